@@ -1,0 +1,127 @@
+"""Which waiting job gets which devices: a pure function of the queue and of the free devices.
+
+Rules, in this order:
+
+1. Higher priority first, then the older job.
+2. A job gets all the hosts it asks for at once, or none (a gang).
+3. A job that must wait holds back the jobs behind it that want devices of the same kind, so a big job is
+   never starved by small ones. A job that no registered host could ever serve holds back nobody.
+4. A gang goes to the hosts with the fewest free devices that fit, so whole hosts stay free for big jobs.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Request:
+    """The devices that one queued job waits for."""
+
+    job_id: str
+    device: str
+    nodes: int
+    devices_per_node: int
+    priority: int
+    created_at: float
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """One host that accepts jobs: `total` devices of a kind, of which those numbered in `free` are idle."""
+
+    host: str
+    device: str
+    total: int
+    free: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Share:
+    """The devices that a job gets on one host."""
+
+    host: str
+    devices: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The outcome of one pass: the shares of the jobs that start, in order of start, and why the others wait."""
+
+    placed: dict[str, tuple[Share, ...]] = field(default_factory=dict)
+    waiting: dict[str, str] = field(default_factory=dict)
+
+
+def plan(requests: Iterable[Request], hosts: Sequence[Capacity]) -> Plan:
+    """Place as many requests as the rules allow; no device is given out twice."""
+    result = Plan()
+    free = {(host.host, host.device): host.free for host in hosts}
+    first_waiting: dict[str, str] = {}
+    of_kind: dict[str, list[Capacity]] = defaultdict(list)
+    for host in hosts:
+        of_kind[host.device].append(host)
+    for request in sorted(requests, key=lambda r: (-r.priority, r.created_at, r.job_id)):
+        candidates = of_kind[request.device]
+        impossible = _impossible(request, candidates)
+        if impossible:
+            result.waiting[request.job_id] = impossible
+        elif request.device in first_waiting:
+            result.waiting[request.job_id] = (
+                f"waiting behind job {first_waiting[request.device]}, "
+                f"which is before it in the queue for devices of kind {request.device}"
+            )
+        elif shares := _gang(request, candidates, free):
+            result.placed[request.job_id] = shares
+            for share in shares:
+                key = (share.host, request.device)
+                free[key] = tuple(device for device in free[key] if device not in share.devices)
+        else:
+            first_waiting[request.device] = request.job_id
+            result.waiting[request.job_id] = _shortage(request, candidates, free)
+    return result
+
+
+def _gang(
+    request: Request, hosts: Sequence[Capacity], free: dict[tuple[str, str], tuple[int, ...]]
+) -> tuple[Share, ...]:
+    """The shares of the whole gang; empty when it does not fit now."""
+    count = request.devices_per_node
+    fitting = sorted((len(idle), host.host) for host in hosts if len(idle := free[_key(host)]) >= count)
+    if len(fitting) < request.nodes:
+        return ()
+    chosen = [name for _, name in fitting[: request.nodes]]
+    return tuple(Share(name, free[(name, request.device)][:count]) for name in chosen)
+
+
+def _impossible(request: Request, hosts: Sequence[Capacity]) -> str:
+    """Why no state of the registered hosts could serve the request; empty when one could."""
+    if not hosts:
+        return f"no host with devices of kind {request.device} is up"
+    large_enough = sum(host.total >= request.devices_per_node for host in hosts)
+    if large_enough >= request.nodes:
+        return ""
+    largest = max(host.total for host in hosts)
+    return (
+        f"needs {_wanted(request)}, but {large_enough or 'none'} of the {len(hosts)} that are up can offer that: "
+        f"the largest has {largest}"
+    )
+
+
+def _shortage(
+    request: Request, hosts: Sequence[Capacity], free: dict[tuple[str, str], tuple[int, ...]]
+) -> str:
+    total = sum(host.total for host in hosts)
+    used = total - sum(len(free[_key(host)]) for host in hosts)
+    usage = f"all {total} are in use" if used == total else f"{used} of {total} are in use"
+    return f"waiting for {_wanted(request)}: {usage}"
+
+
+def _wanted(request: Request) -> str:
+    devices = f"{request.devices_per_node} device{'s' if request.devices_per_node > 1 else ''}"
+    if request.nodes == 1:
+        return f"{devices} on a host of kind {request.device}"
+    return f"{devices} on each of {request.nodes} hosts of kind {request.device}"
+
+
+def _key(host: Capacity) -> tuple[str, str]:
+    return (host.host, host.device)

@@ -1,0 +1,133 @@
+"""The trainer as a process: started so that it dies with its supervisor, stopped with everything it started.
+
+psutil is imported where it is first needed: the supervisor starts the trainer before it loads anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import psutil
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Trainer:
+    """A child process that leads a process group of its own.
+
+    Must be started in the main thread: the kernel ties the parent-death signal to the thread that forked.
+    """
+
+    def __init__(self, command: Sequence[str], cwd: Path, env: Mapping[str, str], output: IO[bytes]) -> None:
+        """Start the command; stdout and stderr go straight to `output`.
+
+        Raises:
+            OSError: the command cannot be started.
+        """
+        supervisor = os.getpid()
+
+        def die_with_supervisor() -> None:
+            _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != supervisor:  # it died before the line above
+                os._exit(1)
+
+        self._process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+            preexec_fn=die_with_supervisor,
+        )
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        """The exit code, negative for a signal; None while the process runs. Reaps adopted orphans too."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                pid, status = 0, 0
+            if pid == 0:
+                return self._process.returncode
+            if pid == self.pid:
+                self._process.returncode = os.waitstatus_to_exitcode(status)
+
+    def terminate(self) -> None:
+        """Ask the whole group to stop (SIGTERM)."""
+        self._signal_group(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL the group and whatever has left it but still descends from this process."""
+        self._signal_group(signal.SIGKILL)
+        _kill(_descendants())
+
+    def kill_remaining(self, timeout_s: float = 10.0) -> bool:
+        """After the trainer's end, kill and reap all that it left behind; False when something would not die."""
+        deadline = time.monotonic() + timeout_s
+        while remaining := _descendants():
+            if time.monotonic() > deadline:
+                return False
+            _kill(remaining)
+            self.poll()
+            time.sleep(0.01)
+        return True
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        if self._process.returncode is None:  # not reaped yet, so the group id cannot be anybody else's
+            os.killpg(self.pid, number)
+
+
+def become_subreaper() -> None:
+    """Let orphans among the descendants become children of this process instead of init's.
+
+    Raises:
+        OSError: the kernel refused.
+    """
+    if _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def kill_marked(variable: str, value: str) -> list[int]:
+    """SIGKILL every process of this user whose environment has `variable=value`; answers their ids.
+
+    Finds what the parent-death signal cannot reach: the descendants of a trainer whose supervisor was killed.
+    """
+    import psutil
+
+    killed = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid != os.getpid() and process.environ().get(variable) == value:
+                process.kill()
+                killed.append(process.pid)
+    return killed
+
+
+def _descendants() -> list[psutil.Process]:
+    import psutil
+
+    return psutil.Process().children(recursive=True)
+
+
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    import psutil
+
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()

@@ -1,0 +1,50 @@
+"""What a runner is told when it starts. Standard library only."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from worker.workspace import AttemptFolder, Workspace, write_atomically
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One attempt of one job on this host."""
+
+    job_id: str
+    attempt: int
+    owner: str
+    """Who holds the lease: unique for every claim."""
+    command: tuple[str, ...]
+    """The trainer's command line, started in the workspace."""
+    env: dict[str, str]
+    """Variables that the trainer gets beside those of the host."""
+    workspace: str
+    output_dir: str
+    """Where the trainer saves, relative to the workspace."""
+    timeout_s: float | None
+    """Longest run of the trainer in this attempt."""
+    renewed_at: float
+    """CLOCK_BOOTTIME seconds just before the lease was taken."""
+    lease_ttl_s: float
+    heartbeat_s: float
+    stop_grace_s: float
+
+    @property
+    def files(self) -> Workspace:
+        return Workspace(Path(self.workspace))
+
+    @property
+    def folder(self) -> AttemptFolder:
+        return self.files.attempt(self.attempt)
+
+    def write(self) -> Path:
+        """Store the spec in the attempt's folder, which must exist."""
+        write_atomically(self.folder.spec, json.dumps(asdict(self), indent=1))
+        return self.folder.spec
+
+    @classmethod
+    def read(cls, path: Path) -> "Spec":
+        """The spec that `write` has stored."""
+        fields = json.loads(path.read_text())
+        return cls(**{**fields, "command": tuple(fields["command"])})
