@@ -1,0 +1,44 @@
+"""The training library: usable alone, knows nothing of jobs.
+
+`load_model`, `save_model` and `load_tokenizer` are the short way in. Importing this package does not import
+Paddle; the first of these calls does, after preparing the process for CPU work (`trainer.ops.host`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainer.models import CausalLM
+    from trainer.tokenizers import Tokenizer
+
+__all__ = ["load_model", "load_tokenizer", "save_model"]
+
+
+def load_model(directory: str | Path, dtype: str = "float32") -> CausalLM:
+    """Load a model directory in Hugging Face's layout; see `trainer.models.load_model`."""
+    _prepare()
+    from trainer.models import load_model
+
+    return load_model(directory, dtype)
+
+
+def save_model(model: CausalLM, directory: str | Path) -> None:
+    """Write a model directory that Hugging Face's tools load; see `trainer.models.save_model`."""
+    from trainer.models import save_model
+
+    save_model(model, directory)
+
+
+def load_tokenizer(directory: str | Path) -> Tokenizer:
+    """Load the tokenizer of a model directory; see `trainer.tokenizers.load_tokenizer`."""
+    from trainer.tokenizers import load_tokenizer
+
+    return load_tokenizer(directory)
+
+
+def _prepare() -> None:
+    from trainer.ops.host import configure_cpu
+
+    configure_cpu()

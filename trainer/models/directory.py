@@ -1,0 +1,107 @@
+"""A model directory: config.json, generation_config.json and weights, in and out."""
+
+import json
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from trainer.config.problems import DataError, Problem
+from trainer.models.base import CausalLM, ModelConfig
+from trainer.models.registry import family
+from trainer.models.safetensors_file import write_json
+from trainer.models.weights import load_weights, save_weights
+
+CONFIG_FILE = "config.json"
+GENERATION_FILE = "generation_config.json"
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def load_model(directory: str | Path, dtype: str = "float32") -> CausalLM:
+    """Load a model in Hugging Face's layout.
+
+    Args:
+        directory: holds config.json and weights.
+        dtype: of the parameters: float32, bfloat16 or float16; files of another dtype are converted.
+
+    Raises:
+        DataError: the directory cannot be used; every problem is listed.
+        ValueError: the dtype is none of the three.
+    """
+    directory = Path(directory)
+    raw = _read_json(directory / CONFIG_FILE)
+    if raw is None:
+        raise DataError(_problem(directory / CONFIG_FILE, "is not there"))
+    kind = family(str(raw.get("model_type")))
+    with _default_dtype(dtype):
+        model = kind.model_class(kind.config_class.from_dict(raw))
+    load_weights(model, directory)
+    model.generation_config = _read_json(directory / GENERATION_FILE)
+    model.eval()
+    return model
+
+
+def new_model(config: ModelConfig, seed: int = 0, dtype: str = "float32") -> CausalLM:
+    """A model with fresh weights: matrices from N(0, initializer_range), everything else zero.
+
+    Each tensor is drawn whole, from the seed and its name alone: the same seed gives the same model under any
+    layout, and adding a tensor changes no other.
+    """
+    with _default_dtype(dtype):
+        model = family(config.model_type).model_class(config)
+    for name, weight in model.parameter_names().items():
+        if len(weight.disk_shape) < 2:
+            continue
+        generator = np.random.default_rng((seed, zlib.crc32(name.encode())))
+        drawn = generator.standard_normal(weight.disk_shape, dtype=np.float32) * np.float32(
+            config.initializer_range
+        )
+        weight.fill(paddle.to_tensor(drawn))
+    return model
+
+
+def save_model(model: CausalLM, directory: str | Path) -> None:
+    """Write config.json, generation_config.json and weights so that Hugging Face's tools load them.
+
+    The dtype is that of the parameters. Each file appears whole or not at all.
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    save_weights(model, directory)
+    content = model.config.to_dict()
+    content["dtype" if "dtype" in content else "torch_dtype"] = model.dtype
+    write_json(directory / CONFIG_FILE, content)
+    if model.generation_config is not None:
+        write_json(directory / GENERATION_FILE, model.generation_config)
+
+
+@contextmanager
+def _default_dtype(dtype: str) -> Iterator[None]:
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype: got {dtype!r}, expected one of: {', '.join(DTYPES)}")
+    before = paddle.get_default_dtype()
+    paddle.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        paddle.set_default_dtype(before)
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise DataError(_problem(path, f"cannot be read ({error})")) from error
+    if not isinstance(content, dict):
+        raise DataError(_problem(path, "is not a JSON object"))
+    return content
+
+
+def _problem(path: Path, msg: str) -> Problem:
+    return Problem((str(path),), msg, "Name a directory with a model in Hugging Face's layout.")

@@ -1,0 +1,1 @@
+"""Gemma, first generation (Gemma Team, arXiv 2403.08295)."""

@@ -1,0 +1,146 @@
+"""The safetensors format tensor by tensor, and files that are either whole or not there.
+
+The safetensors library writes a file from tensors that are all in memory, and gives no bfloat16 to numpy.
+Here tensors come and go one at a time, so a model is never held twice. The layout is the library's own, byte
+for byte: an 8-byte little-endian header size, a JSON header padded with spaces to a multiple of 8, then the
+tensors.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from safetensors import safe_open
+
+# Item types as numpy reads them; bfloat16 is the upper half of a float32.
+_NUMPY = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+FLOATS = tuple(_NUMPY)
+
+
+@dataclass(frozen=True)
+class TensorHeader:
+    """What the header says about one tensor.
+
+    Attributes:
+        dtype: safetensors name, such as "BF16"; one of `FLOATS` for `write_safetensors`.
+        shape: as on disk.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def item_size(self) -> int:
+        """Bytes of one element."""
+        return np.dtype(_NUMPY[self.dtype]).itemsize
+
+    @property
+    def bytes(self) -> int:
+        """Size of the tensor's data."""
+        return self.item_size * int(np.prod(self.shape, dtype=np.int64))
+
+
+class SafetensorsFile:
+    """A safetensors file, open for reading.
+
+    Attributes:
+        path: where it lies.
+        headers: every tensor of the file by name.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open a file.
+
+        Raises:
+            SafetensorError: it is not a whole safetensors file.
+        """
+        with safe_open(path, framework="numpy"):
+            pass  # the library has now checked the header and that all the data is there
+        self.path = path
+        self._data = np.memmap(path, np.uint8, mode="r")
+        size = int.from_bytes(self._data[:8].tobytes(), "little")
+        header = json.loads(self._data[8 : 8 + size].tobytes())
+        header.pop("__metadata__", None)
+        self._start = 8 + size
+        self._offsets = {name: entry["data_offsets"] for name, entry in header.items()}
+        self.headers = {
+            name: TensorHeader(entry["dtype"], tuple(entry["shape"])) for name, entry in header.items()
+        }
+
+    def read(self, name: str) -> np.ndarray:
+        """One tensor whose dtype is among `FLOATS`; bfloat16 comes as float32, which holds it exactly."""
+        header = self.headers[name]
+        start, end = (self._start + offset for offset in self._offsets[name])
+        items = np.frombuffer(self._data[start:end], _NUMPY[header.dtype]).reshape(header.shape)
+        if header.dtype == "BF16":
+            return (items.astype(np.uint32) << 16).view(np.float32)
+        return items
+
+
+def write_safetensors(
+    path: Path,
+    headers: Mapping[str, TensorHeader],
+    read: Callable[[str], np.ndarray],
+    metadata: Mapping[str, str],
+) -> None:
+    """Write a safetensors file atomically.
+
+    Args:
+        path: the file; what lies there is replaced when the new one is complete.
+        headers: every tensor of the file by name.
+        read: gives one tensor by name, in the dtype's bytes and the header's shape; called once for each.
+        metadata: texts for the header, such as `{"format": "pt"}`.
+    """
+    names = sorted(headers, key=lambda name: (-headers[name].item_size, name))
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    end = 0
+    for name in names:
+        start, end = end, end + headers[name].bytes
+        entry = headers[name]
+        header[name] = {"dtype": entry.dtype, "shape": list(entry.shape), "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with atomic_file(path) as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            data = np.ascontiguousarray(read(name))
+            if data.nbytes != headers[name].bytes:
+                raise ValueError(f"{name}: got {data.nbytes} bytes, the header says {headers[name].bytes}")
+            file.write(data.data.cast("B") if data.size else b"")
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file atomically, in the form Hugging Face's tools write."""
+    with atomic_file(path) as file:
+        file.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """A new file that takes the place of `path` when the block ends well and leaves no trace when it does
+    not.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

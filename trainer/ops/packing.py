@@ -1,0 +1,68 @@
+"""Batches without their padding.
+
+The decoder works on packed tokens `[tokens, width]`: the real tokens of every row, one row after another.
+Padding costs no work, left and right padding are the same thing, and attention is causal inside each row
+("document").
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import paddle
+from paddle import Tensor
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How the real tokens of a padded batch lie one after another.
+
+    Attributes:
+        shape: (batch, sequence) of the padded batch.
+        lengths: number of real tokens of each row that has any, in row order.
+        positions: int64 `[tokens]`, the position of each real token.
+        index: int64 `[tokens]`, where each real token lies in the flattened padded batch; None when there is
+            no padding.
+    """
+
+    shape: tuple[int, int]
+    lengths: tuple[int, ...]
+    positions: np.ndarray
+    index: Tensor | None
+
+    @classmethod
+    def of(cls, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None) -> "Packing":
+        """Plan the packing of a batch.
+
+        Args:
+            input_ids: `[batch, sequence]`; only its shape is used.
+            position_ids: int `[batch, sequence]`; by default each row counts 0, 1, 2, … from its first
+                column.
+            attention_mask: `[batch, sequence]`, nonzero = real token; by default every token is real.
+        """
+        batch, sequence = input_ids.shape
+        if position_ids is None:
+            positions = np.broadcast_to(np.arange(sequence, dtype=np.int64), (batch, sequence))
+        else:
+            positions = position_ids.numpy().astype(np.int64)
+        if attention_mask is None:
+            return cls((batch, sequence), (sequence,) * batch, positions.reshape(-1), None)
+        real = attention_mask.numpy() != 0
+        if real.all():
+            return cls((batch, sequence), (sequence,) * batch, positions.reshape(-1), None)
+        index = np.flatnonzero(real)
+        lengths = tuple(int(n) for n in real.sum(axis=1) if n)
+        return cls((batch, sequence), lengths, positions.reshape(-1)[index], paddle.to_tensor(index))
+
+    def pack(self, padded: Tensor) -> Tensor:
+        """Take the real tokens out of `[batch, sequence]`, giving `[tokens]`."""
+        flat = padded.reshape([-1])
+        return flat if self.index is None else paddle.gather(flat, self.index)
+
+    def unpack(self, packed: Tensor) -> Tensor:
+        """Put `[tokens, width]` back into `[batch, sequence, width]`; padding becomes zero."""
+        batch, sequence = self.shape
+        width = packed.shape[-1]
+        if self.index is not None:
+            empty = paddle.zeros([batch * sequence, width], packed.dtype)
+            packed = paddle.scatter(empty, self.index, packed)
+        return packed.reshape([batch, sequence, width])

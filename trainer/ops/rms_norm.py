@@ -1,0 +1,54 @@
+"""Root-mean-square normalisation with a scale stored around zero.
+
+y = x / sqrt(mean(x^2) + eps) * (1 + w), per token, computed in float32 and cast back (Zhang & Sennrich, arXiv
+1910.07467; the `1 + w` is Gemma's).
+
+Paddle's CPU kernels broadcast and reduce slowly and multiply matrices fast, so sums over a row are products
+with a column of ones, and factors that differ by row and column are outer products.
+"""
+
+import paddle
+from paddle import Tensor
+from paddle.autograd import PyLayer
+
+
+def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """Normalise each row of `x [tokens, width]`, scale by `1 + weight [width]`, keep the dtype of `x`."""
+    return _RMSNorm.apply(x, weight, epsilon)
+
+
+class _RMSNorm(PyLayer):
+    """Saves only its inputs: the row factor is cheaper to compute again than to keep."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+        ctx.epsilon = epsilon
+        ctx.save_for_backward(x, weight)
+        wide = x.astype("float32")
+        return (wide * _factors(_inverse_rms(wide, epsilon), weight)).astype(x.dtype)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensor()
+        wide, wide_grad = x.astype("float32"), grad.astype("float32")
+        width = wide.shape[1]
+        inverse = _inverse_rms(wide, ctx.epsilon)
+        product = wide_grad * wide
+        grad_weight = paddle.matmul(inverse, product, transpose_x=True).reshape([width])
+        projection = paddle.matmul(product, (weight.astype("float32") + 1.0).reshape([width, 1]))
+        along = projection * inverse * inverse * inverse / width
+        grad_x = wide_grad * _factors(inverse, weight)
+        grad_x = grad_x.subtract_(wide * paddle.matmul(along, paddle.ones([1, width], "float32")))
+        return grad_x.astype(x.dtype), grad_weight.astype(weight.dtype)
+
+
+def _inverse_rms(x: Tensor, epsilon: float) -> Tensor:
+    """1 / sqrt(mean(x^2) + eps) of each row, `[tokens, 1]`."""
+    width = x.shape[1]
+    mean_square = paddle.matmul(x * x, paddle.ones([width, 1], "float32")) / width
+    return paddle.rsqrt(mean_square + epsilon)
+
+
+def _factors(inverse: Tensor, weight: Tensor) -> Tensor:
+    """What each element of x is multiplied by: the outer product of `[tokens, 1]` and `1 + weight`."""
+    return paddle.matmul(inverse, (weight.astype("float32") + 1.0).reshape([1, -1]))
