@@ -1,56 +1,29 @@
-"""Config schemas of every task, their reading and the presets. Importing this never imports Paddle."""
+"""Config schemas of every task, how they are read, and the argument files that ship.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+Importing this never imports Paddle: the API and the worker check configs with it.
+"""
+
 from typing import Any
 
-from pydantic import BaseModel
-
+from trainer.config.presets import Preset, preset, preset_names
 from trainer.config.problems import ConfigError, DataError, Problem, RegattaError, TrainingError
+from trainer.config.reading import Reading, load_config, read_config
+from trainer.config.schema import CONFIGS, FinetuneConfig, TaskConfig
 from trainer.config.tasks import AVAILABLE_TASKS, TASKS, task_problem
 
 
-class TaskConfig(BaseModel):
-    """What every task's config can do."""
+def json_schema(task: str) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a task's config; `x-regatta-support` tells what is honoured.
 
-    def resolved(self) -> dict[str, Any]: ...
-
-    def world_size(self) -> int: ...
-
-
-class FinetuneConfig(TaskConfig):
-    """Arguments of task finetune."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    task: str
-    given: dict[str, Any]
-    config: TaskConfig | None
-    problems: tuple[Problem, ...]
-    warnings: tuple[Problem, ...]
-
-
-@dataclass(frozen=True)
-class Preset:
-    task: str
-    config: dict[str, Any]
-
-
-def read_config(task: str, raw: Mapping[str, object]) -> Reading: ...
-
-
-def load_config(task: str, path: Path, overrides: Sequence[str] = ()) -> Reading: ...
-
-
-def json_schema(task: str) -> dict[str, Any]: ...
-
-
-def preset_names() -> list[tuple[str, str]]: ...
-
-
-def preset(family: str, name: str) -> Preset: ...
+    Raises:
+        KeyError: the task is unknown or has no argument file.
+    """
+    schema = CONFIGS[task].model_json_schema()
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "x-regatta-task": {"name": task, "available": task in AVAILABLE_TASKS},
+    }
 
 
 __all__ = [

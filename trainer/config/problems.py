@@ -1,4 +1,4 @@
-"""What can be wrong with a request, and the errors that carry it. Standard library only: every room uses it."""
+"""What can be wrong with a request, and the errors that carry it. Standard library only."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,0 +1,123 @@
+"""Values that follow from others: what PaddleNLP's arguments become once they are all known.
+
+Each function takes the config as written and the names that the user set, and gives the arguments it changes.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from trainer.config.problems import Problem
+from trainer.config.schema import TaskConfig
+
+LOWER_IS_BETTER = frozenset({"loss", "eval_loss", "ppl", "eval_ppl"})
+WORK = ("do_train", "do_eval", "do_predict", "do_export", "do_ptq", "do_gptq", "do_awq", "do_qat")
+TRAINING_TASKS = ("finetune", "dpo", "kto")
+
+Derivation = Callable[[Any, Collection[str]], tuple[dict[str, Any], Problem | None]]
+
+
+def derive(config: TaskConfig, given: Collection[str]) -> tuple[TaskConfig, list[Problem]]:
+    """The config with every derived value in place, and warnings about derivations that may surprise."""
+    warnings: list[Problem] = []
+    for derivation in DERIVATIONS:
+        update, warning = derivation(config, given)
+        if update:
+            config = config.model_copy(update=update)
+        if warning:
+            warnings.append(warning)
+    return config, warnings
+
+
+def train_unless_told_otherwise(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Problem | None]:
+    """No do_* flag at all: train. PaddleNLP would build the model and end."""
+    if config.task not in TRAINING_TASKS or any(flag in given for flag in WORK):
+        return {}, None
+    warning = Problem(
+        ("do_train",), "no do_* flag is set, so do_train is taken as true", "Set do_train to true."
+    )
+    return {"do_train": True}, warning
+
+
+def evaluate_when_there_is_a_strategy(
+    config: Any, given: Collection[str]
+) -> tuple[dict[str, Any], Problem | None]:
+    """evaluation_strategy says that there are evaluations, whatever do_eval says."""
+    if config.evaluation_strategy == "no" or config.do_eval:
+        return {}, None
+    if "do_eval" not in given:
+        return {"do_eval": True}, None
+    msg = f"do_eval false is overruled by evaluation_strategy {config.evaluation_strategy}"
+    return {"do_eval": True}, Problem(
+        ("do_eval",), msg, "To leave evaluation out, set evaluation_strategy to no."
+    )
+
+
+def evaluate_by_steps_by_default(
+    config: Any, given: Collection[str]
+) -> tuple[dict[str, Any], Problem | None]:
+    """do_eval in a training without a strategy: evaluate every eval_steps, as PaddleNLP does."""
+    if not (config.do_train and config.do_eval and config.evaluation_strategy == "no"):
+        return {}, None
+    steps = config.eval_steps or config.logging_steps
+    msg = f"do_eval without evaluation_strategy evaluates every {steps} optimizer steps"
+    warning = Problem(("evaluation_strategy",), msg, "Set evaluation_strategy to steps or epoch.")
+    return {"evaluation_strategy": "steps"}, warning
+
+
+def eval_steps_follow_logging_steps(
+    config: Any, given: Collection[str]
+) -> tuple[dict[str, Any], Problem | None]:
+    """Evaluate as often as to log, when nothing else is said."""
+    if config.evaluation_strategy == "steps" and config.eval_steps is None:
+        return {"eval_steps": config.logging_steps}, None
+    return {}, None
+
+
+def best_metric(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Problem | None]:
+    """The loss is the metric of the best model; losses and perplexities are better when smaller."""
+    update: dict[str, Any] = {}
+    metric = config.metric_for_best_model
+    if config.load_best_model_at_end and metric is None:
+        metric = update["metric_for_best_model"] = "loss"
+    if metric is not None and config.greater_is_better is None:
+        update["greater_is_better"] = metric not in LOWER_IS_BETTER
+    return update, None
+
+
+def no_limit_of_checkpoints(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Problem | None]:
+    """A limit of 0 or -1 keeps all checkpoints."""
+    if config.save_total_limit is not None and config.save_total_limit < 1:
+        return {"save_total_limit": None}, None
+    return {}, None
+
+
+def tokenizer_of_the_model(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Problem | None]:
+    """The tokenizer lies beside the model unless it is said where."""
+    if config.tokenizer_name_or_path is None:
+        return {"tokenizer_name_or_path": config.model_name_or_path}, None
+    return {}, None
+
+
+def cpu_without_cuda(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Problem | None]:
+    """no_cuda is the old way to say device cpu."""
+    return ({"device": "cpu"} if config.no_cuda else {}), None
+
+
+def rslora_plus(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Problem | None]:
+    """rslora_plus is short for three other arguments."""
+    if getattr(config, "rslora_plus", False):
+        return {"rslora": True, "lora_plus_scale": 4.0, "lora_alpha": 4}, None
+    return {}, None
+
+
+DERIVATIONS: tuple[Derivation, ...] = (
+    train_unless_told_otherwise,
+    evaluate_when_there_is_a_strategy,
+    evaluate_by_steps_by_default,
+    eval_steps_follow_logging_steps,
+    best_metric,
+    no_limit_of_checkpoints,
+    tokenizer_of_the_model,
+    cpu_without_cuda,
+    rslora_plus,
+)

@@ -1,0 +1,83 @@
+"""Pydantic's complaints about single values, said in the words of this service."""
+
+import difflib
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import annotated_types
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from trainer.config.problems import Problem
+from trainer.config.schema import TaskConfig
+from trainer.config.standing import is_secret
+from trainer.config.values import Expect, Words, show
+
+HIDDEN = "(hidden)"
+SIGNS = {annotated_types.Ge: ">=", annotated_types.Gt: ">", annotated_types.Le: "<=", annotated_types.Lt: "<"}
+
+
+def value_problems(config: type[TaskConfig], values: dict[str, Any], error: ValidationError) -> list[Problem]:
+    """One problem for each argument that could not be read."""
+    by_name: dict[str, dict[str, Any]] = {}
+    for detail in error.errors(include_url=False, include_input=False):
+        by_name.setdefault(str(detail["loc"][0]), dict(detail))
+    problems = []
+    for name, detail in by_name.items():
+        field = config.model_fields[name]
+        expected = expectation(field)
+        if detail["type"] == "missing":
+            problems.append(Problem((name,), f"not set, expected {expected}", f"It is: {field.description}"))
+        else:
+            value = values[name]
+            got = HIDDEN if is_secret(field) else show(value)
+            problems.append(
+                Problem((name,), f"got {got}, expected {expected}", _remedy(field, value, detail))
+            )
+    return problems
+
+
+def expectation(field: FieldInfo) -> str:
+    """What a value of `field` has to be, in words that follow "expected"."""
+    kind = _kind(field.annotation, field.metadata)
+    bounds = [
+        f"{sign} {getattr(item, type(item).__name__.lower())}"
+        for item in field.metadata
+        if (sign := SIGNS.get(type(item)))
+    ]
+    return " ".join([kind, " and ".join(bounds)]).strip()
+
+
+def choices(annotation: Any) -> tuple[Any, ...]:
+    """The values of a Literal type, also inside an optional one; empty for other types."""
+    inner = _unwrapped(annotation)
+    return get_args(inner) if get_origin(inner) is Literal else ()
+
+
+def _kind(annotation: Any, metadata: list[Any]) -> str:
+    inner = _unwrapped(annotation)
+    if get_origin(inner) is Annotated:
+        metadata = [*metadata, *get_args(inner)[1:]]
+    for item in metadata:
+        if isinstance(item, Expect | Words):
+            return item.text
+    return f"one of {', '.join(map(str, choices(annotation)))}"
+
+
+def _unwrapped(annotation: Any) -> Any:
+    """`X` for `X | None`."""
+    if get_origin(annotation) in (Union, UnionType):
+        return next(part for part in get_args(annotation) if part is not type(None))
+    return annotation
+
+
+def _remedy(field: FieldInfo, value: Any, detail: dict[str, Any]) -> str:
+    if hint := detail.get("ctx", {}).get("hint"):
+        return hint
+    words = [str(choice) for choice in choices(field.annotation)]
+    if isinstance(value, str) and (near := difflib.get_close_matches(value.lower()[:80], words, n=1)):
+        return f"Did you mean {near[0]}?"
+    default = field.get_default(call_default_factory=True)
+    if field.is_required() or default in (None, ""):
+        return "Leave it out if it is not needed." if not field.is_required() else ""
+    return f"Use for example {show(default)}."

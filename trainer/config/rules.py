@@ -1,0 +1,324 @@
+"""Rules between arguments. Each is a small function that yields what it finds; adding it to a list is all.
+
+A rule runs for every config that has the arguments it names, when each of them could be read by itself.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from trainer.config.problems import Problem
+from trainer.config.schema import DEGREES, TaskConfig
+
+Check = Callable[[Any], Iterator[Problem]]
+
+#: What evaluation measures, by task; each name also with `eval_` in front.
+METRICS = {
+    "finetune": ("loss", "accuracy", "ppl"),
+    "dpo": ("loss", "rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins"),
+    "kto": ("loss", "rewards/chosen", "rewards/rejected", "rewards/margins", "kl"),
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A check and the arguments it is about."""
+
+    fields: tuple[str, ...]
+    check: Check
+
+
+PROBLEMS: list[Rule] = []
+WARNINGS: list[Rule] = []
+
+
+def problem(*fields: str) -> Callable[[Check], Check]:
+    """Register a rule whose findings are refused."""
+    return _register(PROBLEMS, fields)
+
+
+def warning(*fields: str) -> Callable[[Check], Check]:
+    """Register a rule whose findings are legal but surely unwanted."""
+    return _register(WARNINGS, fields)
+
+
+def _register(rules: list[Rule], fields: tuple[str, ...]) -> Callable[[Check], Check]:
+    def add(check: Check) -> Check:
+        rules.append(Rule(fields, check))
+        return check
+
+    return add
+
+
+def findings(rules: Iterable[Rule], config: TaskConfig, unreadable: Collection[str]) -> list[Problem]:
+    """What `rules` find in the resolved `config`; rules about unreadable arguments are left out."""
+    known = type(config).model_fields.keys() - set(unreadable)
+    return [found for rule in rules if known >= set(rule.fields) for found in rule.check(config)]
+
+
+@problem("fp16", "bf16")
+def one_half_precision(config: Any) -> Iterator[Problem]:
+    if config.fp16 and config.bf16:
+        yield Problem(
+            ("fp16",),
+            "fp16 and bf16 are both true, expected at most one",
+            "Keep bf16; it needs no loss scaling.",
+        )
+
+
+@problem("fp16_opt_level", "fp16", "bf16")
+def o2_needs_half_precision(config: Any) -> Iterator[Problem]:
+    if config.fp16_opt_level == "O2" and not (config.fp16 or config.bf16):
+        yield Problem(
+            ("fp16_opt_level",), "got O2, expected fp16 or bf16 to be true with it", "Set bf16 to true."
+        )
+
+
+@problem("fp16_full_eval", "bf16_full_eval")
+def one_precision_of_evaluation(config: Any) -> Iterator[Problem]:
+    if config.fp16_full_eval and config.bf16_full_eval:
+        msg = "fp16_full_eval and bf16_full_eval are both true, expected at most one"
+        yield Problem(("fp16_full_eval",), msg, "Keep one of them.")
+
+
+@problem("src_length", "max_length")
+def source_fits(config: Any) -> Iterator[Problem]:
+    if config.src_length > config.max_length:
+        yield Problem(
+            ("src_length",),
+            f"src_length {config.src_length} > max_length {config.max_length}, expected it to be smaller",
+            "max_length counts source and target together: raise it, or lower src_length.",
+        )
+
+
+@problem("max_prompt_len", "max_seq_len")
+def prompt_fits(config: Any) -> Iterator[Problem]:
+    if config.max_prompt_len >= config.max_seq_len:
+        yield Problem(
+            ("max_prompt_len",),
+            f"max_prompt_len {config.max_prompt_len} >= max_seq_len {config.max_seq_len}, expected less",
+            "max_seq_len counts prompt and responses together: raise it, or lower max_prompt_len.",
+        )
+
+
+@problem("do_train", "do_eval", "do_predict", "do_export")
+def something_to_do(config: Any) -> Iterator[Problem]:
+    flags = ("do_train", "do_eval", "do_predict", "do_export")
+    if config.task != "quantize" and not any(getattr(config, flag) for flag in flags):
+        yield Problem(
+            ("do_train",), "no do_* flag is true, so there is nothing to do", "Set do_train to true."
+        )
+
+
+@problem("load_best_model_at_end", "evaluation_strategy", "save_strategy")
+def best_model_needs_equal_strategies(config: Any) -> Iterator[Problem]:
+    if not (config.load_best_model_at_end and config.do_train):
+        return
+    if config.evaluation_strategy == "no":
+        remedy = "epoch" if config.save_strategy == "no" else config.save_strategy
+        yield Problem(
+            ("load_best_model_at_end",),
+            "load_best_model_at_end is true and evaluation_strategy is no, so no model is the best",
+            f"Set evaluation_strategy to {remedy}.",
+        )
+    elif config.evaluation_strategy != config.save_strategy:
+        yield Problem(
+            ("load_best_model_at_end",),
+            f"evaluation_strategy {config.evaluation_strategy} and save_strategy {config.save_strategy} "
+            "differ, expected them to be equal when load_best_model_at_end is true",
+            f"Set save_strategy to {config.evaluation_strategy}.",
+        )
+
+
+@problem("load_best_model_at_end", "evaluation_strategy", "save_strategy", "save_steps", "eval_steps")
+def best_model_is_evaluated_when_saved(config: Any) -> Iterator[Problem]:
+    by_steps = config.evaluation_strategy == config.save_strategy == "steps"
+    if (
+        config.load_best_model_at_end
+        and config.do_train
+        and by_steps
+        and config.save_steps % config.eval_steps
+    ):
+        yield Problem(
+            ("save_steps",),
+            f"save_steps {config.save_steps} is not a multiple of eval_steps {config.eval_steps}, "
+            "expected so when load_best_model_at_end is true",
+            f"Set save_steps to {_round_up(config.save_steps, config.eval_steps)}.",
+        )
+
+
+@problem("metric_for_best_model", "prediction_loss_only")
+def best_metric_exists(config: Any) -> Iterator[Problem]:
+    metric = config.metric_for_best_model
+    if metric is None or config.task not in METRICS:
+        return
+    known = ("loss",) if config.prediction_loss_only else METRICS[config.task]
+    if metric.removeprefix("eval_") not in known:
+        yield Problem(
+            ("metric_for_best_model",),
+            f"got {metric[:60]}, expected one of the metrics of this job: {', '.join(known)}",
+            f"Use for example {known[min(1, len(known) - 1)]}.",
+        )
+
+
+@problem("sharding", "sharding_parallel_degree", *DEGREES)
+def one_device(config: Any) -> Iterator[Problem]:
+    if degrees := config.parallel_degrees():
+        product = " x ".join(f"{name} {degree}" for name, degree in degrees.items())
+        yield Problem(
+            (next(iter(degrees)),),
+            f"{product} = {config.world_size()} devices, expected 1: this version trains on one device",
+            "Set these degrees to 1 or leave them out.",
+        )
+
+
+@problem("sharding")
+def one_sharding_stage(config: Any) -> Iterator[Problem]:
+    words = config.sharding.split()
+    if "offload" in words or len(words) > 1:
+        yield Problem(
+            ("sharding",),
+            f"got {config.sharding[:60]!r}, expected one of stage1, stage2, stage3",
+            "Offloading is not supported: leave the word out.",
+        )
+
+
+@problem("lora", "prefix_tuning", "vera", "lokr", "reft")
+def one_tuning_method(config: Any) -> Iterator[Problem]:
+    methods = [name for name in ("lora", "prefix_tuning", "vera", "lokr", "reft") if getattr(config, name)]
+    if len(methods) > 1:
+        yield Problem(
+            (methods[1],), f"{' and '.join(methods)} are all true, expected at most one", "Keep one of them."
+        )
+
+
+@problem("prefix_tuning", "pipeline_parallel_degree")
+def no_prefix_in_a_pipeline(config: Any) -> Iterator[Problem]:
+    if config.prefix_tuning and config.pipeline_parallel_degree > 1:
+        msg = f"prefix_tuning with pipeline_parallel_degree {config.pipeline_parallel_degree}, expected 1"
+        yield Problem(("prefix_tuning",), msg, "Set pipeline_parallel_degree to 1.")
+
+
+@problem("lazy", "max_steps")
+def a_stream_needs_an_end(config: Any) -> Iterator[Problem]:
+    if config.lazy and config.max_steps < 1 and config.do_train:
+        yield Problem(
+            ("max_steps",), "not set, expected a number of steps because lazy is true", "Set max_steps."
+        )
+
+
+@problem("do_train", "do_ptq", "do_gptq", "do_awq", "do_qat")
+def one_kind_of_quantization(config: Any) -> Iterator[Problem]:
+    flags = ("do_train", "do_ptq", "do_gptq", "do_awq", "do_qat")
+    chosen = [flag for flag in flags if getattr(config, flag)]
+    if len(chosen) > 1:
+        msg = f"{' and '.join(chosen)} are all true, expected one: a job does one thing"
+        yield Problem((chosen[0],), msg, "Send one job for each.")
+    elif not chosen:
+        yield Problem(("do_ptq",), "no kind of quantization is chosen", "Set one of do_ptq, do_gptq, do_awq.")
+    elif chosen == ["do_train"]:
+        yield Problem(("do_train",), "task quantize does not train", "Use task finetune for training.")
+
+
+@problem("do_gptq", "shift", "smooth")
+def gptq_stands_alone(config: Any) -> Iterator[Problem]:
+    with_it = [name for name in ("shift", "smooth") if getattr(config, name)]
+    if config.do_gptq and with_it:
+        yield Problem(
+            (with_it[0],),
+            f"do_gptq cannot be combined with {' and '.join(with_it)}",
+            "They belong to do_ptq.",
+        )
+
+
+@problem("search_alpha_min", "search_alpha_max", "search_scale_min", "search_scale_max")
+def search_ranges_are_not_empty(config: Any) -> Iterator[Problem]:
+    for kind in ("alpha", "scale"):
+        low, high = getattr(config, f"search_{kind}_min"), getattr(config, f"search_{kind}_max")
+        if low > high:
+            name = f"search_{kind}_min"
+            yield Problem((name,), f"got {low}, expected at most search_{kind}_max {high}", "Swap them.")
+
+
+@problem("lr_scheduler_type", "lr_end", "learning_rate")
+def polynomial_falls(config: Any) -> Iterator[Problem]:
+    if config.lr_scheduler_type == "polynomial" and config.lr_end >= config.learning_rate > 0:
+        yield Problem(
+            ("lr_end",),
+            f"got {config.lr_end}, expected less than learning_rate {config.learning_rate}",
+            "Lower lr_end.",
+        )
+
+
+@warning("src_length", "max_length")
+def no_room_for_a_target(config: Any) -> Iterator[Problem]:
+    if config.src_length == config.max_length:
+        yield Problem(
+            ("src_length",),
+            f"src_length equals max_length {config.max_length}, so a long source leaves its target no room",
+            "Lower src_length or raise max_length.",
+        )
+
+
+@warning("max_steps", "save_strategy", "save_steps", "load_best_model_at_end")
+def nothing_saved_before_the_end(config: Any) -> Iterator[Problem]:
+    if config.do_train and config.save_strategy == "steps" and 0 < config.max_steps < config.save_steps:
+        msg = f"save_steps {config.save_steps} > max_steps {config.max_steps}: no checkpoint before the end"
+        if config.load_best_model_at_end:
+            msg += ", so load_best_model_at_end has nothing to choose from"
+        yield Problem(("save_steps",), msg, f"Set save_steps to at most {config.max_steps}.")
+
+
+@warning("max_steps", "evaluation_strategy", "eval_steps")
+def never_evaluated(config: Any) -> Iterator[Problem]:
+    by_steps = config.do_train and config.evaluation_strategy == "steps" and config.eval_steps
+    if by_steps and 0 < config.max_steps < config.eval_steps:
+        msg = f"eval_steps {config.eval_steps} > max_steps {config.max_steps}: the model is never evaluated"
+        yield Problem(("eval_steps",), msg, f"Set eval_steps to at most {config.max_steps}.")
+
+
+@warning("max_steps", "warmup_steps")
+def never_warm(config: Any) -> Iterator[Problem]:
+    if 0 < config.max_steps <= config.warmup_steps:
+        msg = f"warmup_steps {config.warmup_steps} >= max_steps {config.max_steps}: the rate never peaks"
+        yield Problem(("warmup_steps",), msg, "Lower warmup_steps.")
+
+
+@warning("warmup_steps", "warmup_ratio")
+def warmup_said_twice(config: Any) -> Iterator[Problem]:
+    if config.warmup_steps and config.warmup_ratio:
+        msg = f"warmup_steps {config.warmup_steps} wins over warmup_ratio {config.warmup_ratio}"
+        yield Problem(("warmup_ratio",), msg, "Leave one of them out.")
+
+
+@warning("learning_rate")
+def unusual_learning_rate(config: Any) -> Iterator[Problem]:
+    if config.do_train and config.learning_rate == 0:
+        yield Problem(("learning_rate",), "a learning rate of 0 changes nothing", "Use for example 3e-05.")
+
+
+@warning("amp_master_grad", "fp16_opt_level")
+def master_gradients_need_o2(config: Any) -> Iterator[Problem]:
+    if config.amp_master_grad and config.fp16_opt_level != "O2":
+        msg = f"it has no effect with fp16_opt_level {config.fp16_opt_level}"
+        yield Problem(("amp_master_grad",), msg, "Set fp16_opt_level to O2.")
+
+
+@warning("sharding", "sharding_parallel_degree")
+def degree_without_sharding(config: Any) -> Iterator[Problem]:
+    if config.sharding_parallel_degree > 1 and not config.sharding:
+        msg = f"degree {config.sharding_parallel_degree} has no effect without sharding"
+        yield Problem(("sharding_parallel_degree",), msg, "Set sharding too, or leave the degree out.")
+
+
+@warning("desirable_weight", "undesirable_weight")
+def kto_weights(config: Any) -> Iterator[Problem]:
+    for name in ("desirable_weight", "undesirable_weight"):
+        if getattr(config, name) == 0:
+            yield Problem(
+                (name,), "a weight of 0 leaves these responses out of the loss", "Use for example 1.0."
+            )
+
+
+def _round_up(value: int, step: int) -> int:
+    return -(-value // step) * step
