@@ -1,0 +1,115 @@
+"""One engine per process; `transaction()` writes and commits, `reading()` only reads."""
+
+import sqlite3
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.pool import NullPool
+
+from store.clock import database_now
+
+__all__ = ["Database", "create_database_engine", "database_now", "normalised_url"]
+
+SAFE_SQLITE = (3, 51, 3)
+"""Since this version two connections that write and checkpoint at once cannot damage a WAL file."""
+
+_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+
+
+class Database:
+    """The service's database, SQLite or PostgreSQL."""
+
+    def __init__(self, url: str) -> None:
+        self.url = normalised_url(url)
+        self.engine = create_database_engine(self.url)
+        self._write = sessionmaker(self.engine, expire_on_commit=False)
+        self._read = sessionmaker(
+            self.engine.execution_options(read_only=True, postgresql_readonly=True), expire_on_commit=False
+        )
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """A session that may write: commits at the end, rolls back on an exception."""
+        with self._write.begin() as session:
+            yield session
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A session that only reads; on SQLite it never waits for a writer."""
+        with self._read() as session:
+            yield session
+
+    def dispose(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+def normalised_url(url: str) -> URL:
+    """The URL with the synchronous driver that the service uses, whatever driver was named.
+
+    Raises: ValueError for anything but SQLite and PostgreSQL.
+    """
+    parsed = make_url(url)
+    backend = parsed.drivername.partition("+")[0]
+    if backend not in _DRIVERS:
+        raise ValueError(
+            f"database_url: got a URL of {parsed.drivername!r}, expected sqlite:///<file> "
+            "or postgresql+psycopg://<user>@<host>/<database>"
+        )
+    return parsed.set(drivername=_DRIVERS[backend])
+
+
+def create_database_engine(url: URL, *, foreign_keys: bool = True, pooled: bool = True) -> Engine:
+    """An engine for one of the two databases, with the settings that the service relies on."""
+    options: dict[str, Any] = {"pool_pre_ping": True} if pooled else {"poolclass": NullPool}
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, **options)
+    if url.database in (None, "", ":memory:"):
+        raise ValueError("database_url: an in-memory SQLite database cannot be shared; name a file")
+    Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, module=_sqlite_module(), **options)
+    _use_sqlite_well(engine, foreign_keys)
+    return engine
+
+
+def _sqlite_module() -> ModuleType:
+    try:
+        module = import_module("pysqlite3.dbapi2")
+    except ImportError:
+        module = sqlite3
+    if module.sqlite_version_info < SAFE_SQLITE:
+        warnings.warn(
+            f"SQLite {module.sqlite_version} can damage a WAL database that several processes write; "
+            "install pysqlite3 >= 0.6.1 or use PostgreSQL",
+            stacklevel=4,
+        )
+    return module
+
+
+def _use_sqlite_well(engine: Engine, foreign_keys: bool) -> None:
+    pragmas = (
+        "busy_timeout=15000",
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        f"foreign_keys={'ON' if foreign_keys else 'OFF'}",
+    )
+
+    def connect(connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # the driver would begin lazily, and never IMMEDIATE
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
+
+    def begin(connection: Connection) -> None:
+        # a deferred transaction that starts writing fails at once when another one writes: no timeout applies
+        reads = connection.get_execution_options().get("read_only")
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+    event.listen(engine, "connect", connect)
+    event.listen(engine, "begin", begin)

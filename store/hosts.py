@@ -1,0 +1,92 @@
+"""Hosts, their devices, and which of them are free."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from store.clock import database_now
+from store.tables import AttemptNode, Host
+
+
+def register_host(
+    session: Session,
+    name: str,
+    *,
+    device: str,
+    devices: Sequence[Mapping[str, Any]],
+    labels: Mapping[str, str] | None = None,
+    info: Mapping[str, Any] | None = None,
+) -> Host:
+    """Announce a host and its devices, or describe a known one anew; it accepts jobs from now on.
+
+    Args:
+        device: kind of its devices, "cpu" or "gpu".
+        devices: one mapping per device; "index" (int) is the number that placements use.
+        info: anything worth showing (versions, memory, process id).
+    """
+    now = database_now(session)
+    known = session.get(Host, name)
+    host = session.merge(
+        Host(
+            name=name,
+            device=device,
+            devices=[dict(entry) for entry in devices],
+            labels=dict(labels or {}),
+            info=dict(info or {}),
+            accepts_jobs=True,
+            registered_at=now if known is None else known.registered_at,
+            heartbeat_at=now,
+        )
+    )
+    session.flush()
+    return host
+
+
+def heartbeat_host(session: Session, name: str) -> bool:
+    """Say that the host is there; False when it has to register first."""
+    return _update(session, name, heartbeat_at=database_now(session))
+
+
+def set_accepts_jobs(session: Session, name: str, accepts: bool) -> bool:
+    """Let a host take new jobs or not, for example while its worker shuts down; False when it is unknown."""
+    return _update(session, name, accepts_jobs=accepts)
+
+
+def list_hosts(session: Session) -> list[Host]:
+    """All known hosts by name."""
+    return list(session.execute(select(Host).order_by(Host.name)).scalars())
+
+
+def live_hosts(session: Session, within_s: float) -> list[Host]:
+    """Hosts that accept jobs and whose last heartbeat is at most `within_s` seconds old."""
+    fresh = Host.heartbeat_at >= database_now(session) - within_s
+    query = select(Host).where(Host.accepts_jobs.is_(True), fresh).order_by(Host.name)
+    return list(session.execute(query).scalars())
+
+
+def allocations(session: Session) -> list[AttemptNode]:
+    """Every part of an attempt that holds devices now."""
+    query = select(AttemptNode).where(AttemptNode.ended_at.is_(None))
+    return list(session.execute(query.order_by(AttemptNode.host)).scalars())
+
+
+def busy_devices(session: Session) -> dict[str, set[int]]:
+    """Device numbers in use, by host."""
+    busy: dict[str, set[int]] = defaultdict(set)
+    for node in allocations(session):
+        busy[node.host].update(node.devices)
+    return dict(busy)
+
+
+def _update(session: Session, name: str, **values: Any) -> bool:
+    changed = session.execute(
+        update(Host)
+        .where(Host.name == name)
+        .values(**values)
+        .returning(Host.name)
+        .execution_options(synchronize_session=False)
+    )
+    return changed.scalar_one_or_none() is not None

@@ -1,0 +1,44 @@
+"""Idempotency keys: the same key and body make one job, however often and concurrently they come."""
+
+import hashlib
+
+from sqlalchemy import select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from store.clock import database_now
+from store.errors import IdempotencyConflict
+from store.jobs import NewJob, create_job, existing_job, new_job_id
+from store.tables import IdempotencyKey, Job
+
+
+def create_or_replay(session: Session, key: str, body: bytes, new: NewJob) -> tuple[Job, bool]:
+    """The job of this key, and whether this call has created it.
+
+    The key is stored in the transaction of the job: a second request waits for the first one's end and then
+    either replays it or, when it was rolled back, takes its place. A key is kept as long as its job.
+
+    Args:
+        body: the request body in the form that has to be equal, for example its canonical JSON.
+
+    Raises: IdempotencyConflict when the key came with another body.
+    """
+    body_hash = hashlib.sha256(body).hexdigest()
+    job_id = new_job_id()
+    if _take_key(session, key, body_hash, job_id):
+        return create_job(session, new, job_id=job_id), True
+    known = session.execute(select(IdempotencyKey).where(IdempotencyKey.key == key)).scalar_one()
+    if known.body_hash != body_hash:
+        raise IdempotencyConflict(
+            f"Idempotency-Key: {key!r} was used for another request body; use a new key for a new job"
+        )
+    return existing_job(session, known.job_id), False
+
+
+def _take_key(session: Session, key: str, body_hash: str, job_id: str) -> bool:
+    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    row = insert(IdempotencyKey).values(
+        key=key, body_hash=body_hash, job_id=job_id, created_at=database_now(session)
+    )
+    taken = session.execute(row.on_conflict_do_nothing().returning(IdempotencyKey.key))
+    return taken.scalar_one_or_none() is not None

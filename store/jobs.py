@@ -1,0 +1,224 @@
+"""Jobs: create, read, list, cancel, retry, delete."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import uuid_utils
+from sqlalchemy import ColumnElement, delete, exists, select, tuple_, update
+from sqlalchemy.orm import Session
+
+from store.clock import database_now
+from store.errors import Conflict, NotFound
+from store.pages import Page, decode_cursor, encode_cursor
+from store.states import TERMINAL, Reason, Status, lock_job, transition
+from store.tables import AttemptNode, Job, JobEvent, JobLabel
+
+MAX_PAGE = 1000
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """What a client asks for, already validated: `config_given` as it came, `config_resolved` in full."""
+
+    task: str
+    config_given: Mapping[str, Any]
+    config_resolved: Mapping[str, Any]
+    name: str | None = None
+    nodes: int = 1
+    devices_per_node: int = 1
+    device: str = "cpu"
+    priority: int = 0
+    max_retries: int = 0
+    timeout_s: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[Mapping[str, Any], ...] = ()
+
+
+def create_job(session: Session, new: NewJob, *, job_id: str | None = None) -> Job:
+    """Store a new job, `queued` at attempt 1."""
+    now = database_now(session)
+    job = Job(
+        id=job_id or new_job_id(),
+        name=new.name,
+        task=new.task,
+        status=Status.queued,
+        reason=Reason.submitted,
+        message="",
+        attempt=1,
+        priority=new.priority,
+        nodes=new.nodes,
+        devices_per_node=new.devices_per_node,
+        device=new.device,
+        max_retries=new.max_retries,
+        retries=0,
+        lost_leases=0,
+        timeout_s=new.timeout_s,
+        config_given=dict(new.config_given),
+        config_resolved=dict(new.config_resolved),
+        warnings=[dict(warning) for warning in new.warnings],
+        progress={},
+        created_at=now,
+        updated_at=now,
+        queued_at=now,
+        label_rows=[JobLabel(key=key, value=value) for key, value in sorted(new.labels.items())],
+    )
+    session.add(job)
+    session.flush()
+    session.add(
+        JobEvent(
+            job_id=job.id,
+            time=now,
+            type="status",
+            attempt=1,
+            to_status=Status.queued,
+            reason=Reason.submitted,
+            data={},
+        )
+    )
+    session.flush()
+    return job
+
+
+def new_job_id() -> str:
+    """A new id; ids sort by the time they were made."""
+    return str(uuid_utils.uuid7())
+
+
+def get_job(session: Session, job_id: str) -> Job | None:
+    """The job as it is now, or None when there is none of this id."""
+    return session.execute(
+        select(Job).where(Job.id == job_id), execution_options={"populate_existing": True}
+    ).scalar_one_or_none()
+
+
+def list_jobs(
+    session: Session,
+    *,
+    limit: int,
+    status: str | None = None,
+    task: str | None = None,
+    name: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    cursor: str | None = None,
+) -> Page[Job]:
+    """Jobs that match all filters, newest first.
+
+    Raises: InvalidCursor; ValueError for a limit outside 1..1000.
+    """
+    if not 1 <= limit <= MAX_PAGE:
+        raise ValueError(f"limit: got {limit}, expected 1 to {MAX_PAGE}")
+    query = select(Job).order_by(Job.created_at.desc(), Job.id.desc()).limit(limit + 1)
+    for column, value in ((Job.status, status), (Job.task, task), (Job.name, name)):
+        if value is not None:
+            query = query.where(column == value)
+    for key, value in (labels or {}).items():
+        query = query.where(_has_label(key, value))
+    if cursor is not None:
+        query = query.where(tuple_(Job.created_at, Job.id) < tuple_(*decode_cursor(cursor)))
+    jobs = list(session.execute(query).scalars())
+    more = len(jobs) > limit
+    jobs = jobs[:limit]
+    return Page(jobs, encode_cursor(jobs[-1].created_at, jobs[-1].id) if more else None)
+
+
+def _has_label(key: str, value: str) -> ColumnElement[bool]:
+    return exists().where(JobLabel.job_id == Job.id, JobLabel.key == key, JobLabel.value == value)
+
+
+def queued_jobs(session: Session, limit: int = MAX_PAGE) -> list[Job]:
+    """Jobs that wait for a place: highest priority first, then the oldest."""
+    query = (
+        select(Job)
+        .where(Job.status == Status.queued)
+        .order_by(Job.priority.desc(), Job.created_at, Job.id)
+        .limit(limit)
+    )
+    return list(session.execute(query).scalars())
+
+
+def request_cancel(session: Session, job_id: str) -> Job:
+    """Stop a job: at once while no host has it, else through its runner (`stopping`).
+
+    Asking again while it stops changes nothing.
+    Raises: NotFound; Conflict when the job is finished.
+    """
+    status, attempt = _locked(session, job_id)
+    if status in TERMINAL:
+        raise Conflict(f"job {job_id} is {status.value}; only an unfinished job can be cancelled")
+    if status is Status.queued:
+        transition(session, job_id, Status.cancelled, reason=Reason.cancel_requested)
+    elif status is not Status.stopping:
+        transition(session, job_id, Status.stopping, reason=Reason.cancel_requested)
+        if not _is_claimed(session, job_id, attempt):
+            transition(
+                session,
+                job_id,
+                Status.cancelled,
+                reason=Reason.stopped_by_user,
+                message="No host had started the job yet.",
+            )
+    return existing_job(session, job_id)
+
+
+def _is_claimed(session: Session, job_id: str, attempt: int) -> bool:
+    claimed = exists().where(
+        AttemptNode.job_id == job_id, AttemptNode.attempt == attempt, AttemptNode.owner.is_not(None)
+    )
+    return session.execute(select(claimed)).scalar_one()
+
+
+def retry_job(session: Session, job_id: str) -> Job:
+    """Queue a failed or cancelled job again; it goes on from its last checkpoint.
+
+    Raises: NotFound; Conflict for a job in any other state.
+    """
+    status, _ = _locked(session, job_id)
+    if not transition(session, job_id, Status.queued, reason=Reason.retried):
+        raise Conflict(f"job {job_id} is {status.value}; only a failed or cancelled job can be retried")
+    _set(session, job_id, retries=0, lost_leases=0)
+    return existing_job(session, job_id)
+
+
+def delete_job(session: Session, job_id: str) -> None:
+    """Forget a finished job and everything the database knows of it. Delete its artifacts first: a crash in
+    between then leaves a job that can be deleted again, and no files that nobody knows of.
+
+    Raises: NotFound; Conflict while the job is not finished.
+    """
+    status, _ = _locked(session, job_id)
+    if status not in TERMINAL:
+        raise Conflict(f"job {job_id} is {status.value}; cancel it before you delete it")
+    session.execute(delete(Job).where(Job.id == job_id).execution_options(synchronize_session=False))
+    session.expunge_all()
+
+
+def update_progress(session: Session, job_id: str, attempt: int, **progress: Any) -> bool:
+    """Merge into the job's progress; False when `attempt` is outdated."""
+    seen = lock_job(session, job_id)
+    if seen is None or seen[1] != attempt:
+        return False
+    known = session.execute(select(Job.progress).where(Job.id == job_id)).scalar_one()
+    _set(session, job_id, progress={**known, **progress}, updated_at=database_now(session))
+    return True
+
+
+def existing_job(session: Session, job_id: str) -> Job:
+    """The job as it is now. Raises: NotFound."""
+    job = get_job(session, job_id)
+    if job is None:
+        raise NotFound(f"there is no job {job_id!r}")
+    return job
+
+
+def _locked(session: Session, job_id: str) -> tuple[Status, int]:
+    seen = lock_job(session, job_id)
+    if seen is None:
+        raise NotFound(f"there is no job {job_id!r}")
+    return seen
+
+
+def _set(session: Session, job_id: str, **values: Any) -> None:
+    session.execute(
+        update(Job).where(Job.id == job_id).values(**values).execution_options(synchronize_session=False)
+    )

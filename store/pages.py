@@ -1,0 +1,43 @@
+"""Keyset pages and their opaque cursors."""
+
+import base64
+import binascii
+import json
+import math
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from store.errors import InvalidCursor
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Page(Generic[Item]):
+    """Some items and the cursor that continues behind them (None: there are no more)."""
+
+    items: list[Item]
+    next_cursor: str | None
+
+
+def encode_cursor(created_at: float, row_id: str) -> str:
+    """An opaque cursor behind the row with this time and id."""
+    text = json.dumps([created_at, row_id], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str) -> tuple[float, str]:
+    """What `encode_cursor` was given.
+
+    Raises: InvalidCursor for any other text.
+    """
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        match json.loads(base64.b64decode(padded, altchars=b"-_", validate=True)):
+            case [float() | int() as created_at, str() as row_id] if math.isfinite(created_at):
+                return float(created_at), row_id
+    except (ValueError, binascii.Error, RecursionError):
+        pass
+    raise InvalidCursor(
+        f"cursor: {cursor[:80]!r} is not a cursor of this list; take next_cursor of an earlier page"
+    )

@@ -1,0 +1,186 @@
+"""What a runner reports of its attempt: events while it runs, exactly one outcome at its end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from store.artifacts import FileEntry, Manifest
+from store.attempts import live_node
+from store.checkpoints import RESULT, Published, get_checkpoint, record_checkpoint, remove_checkpoint
+from store.clock import database_now
+from store.errors import OffsetConflict
+from store.events import add_event
+from store.jobs import update_progress
+from store.metrics import EVAL, TRAIN, record
+from store.states import INTERRUPTIONS, Reason, Status, lock_job, transition
+from store.tables import Attempt, Job
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended. `retryable`: trying again may help, if the job has retries left."""
+
+    status: Status
+    reason: Reason
+    message: str = ""
+    exit_code: int | None = None
+    retryable: bool = False
+
+    def __post_init__(self) -> None:
+        if self.status not in (Status.succeeded, Status.failed, Status.cancelled):
+            raise ValueError(f"an attempt ends succeeded, failed or cancelled, not {self.status.value}")
+
+
+def report(
+    session: Session,
+    job_id: str,
+    attempt: int,
+    owner: str,
+    events: Sequence[Event],
+    offset: int,
+    *,
+    start: int,
+) -> bool:
+    """Store a piece of the trainer's event file: metrics, progress, warnings, published checkpoints.
+
+    The end of the piece is stored in the same transaction, so each event counts once: a piece that was
+    accepted before is passed over.
+
+    Args:
+        events: objects of the trainer's event stream. "checkpoint" and "result" are stored when the runner
+            has published them and added "key" and "files" (the entries of the artifact's manifest).
+        offset: byte of the event file where the piece ends; `start` is where it begins.
+
+    Returns: False when the attempt is (no longer) this owner's.
+    Raises: OffsetConflict when the piece begins where no accepted one has ended.
+    """
+    seen = lock_job(session, job_id)
+    if seen is None or live_node(session, job_id, attempt, owner) is None:
+        return False
+    row = session.get_one(Attempt, (job_id, attempt), populate_existing=True)
+    if offset <= row.events_offset:
+        return True
+    if start != row.events_offset:
+        raise OffsetConflict(expected=row.events_offset, start=start)
+    for event in events:
+        _store(session, job_id, attempt, event)
+    row.events_offset = offset
+    session.flush()
+    return True
+
+
+def _store(session: Session, job_id: str, attempt: int, event: Event) -> None:
+    kind = event["type"]
+    values = {key: value for key, value in event.items() if key not in ("t", "type")}
+    if kind == "progress":
+        _store_progress(session, job_id, attempt, values)
+    elif kind in ("metric", "eval"):
+        step = values.pop("step")
+        record(session, job_id, attempt, EVAL if kind == "eval" else TRAIN, step, event["t"], values)
+    elif kind in ("checkpoint", "result"):
+        _store_checkpoint(session, job_id, attempt, kind, event)
+    elif kind == "checkpoint_removed":
+        remove_checkpoint(session, job_id, values["name"])
+        add_event(session, job_id, kind, f"{values['name']} removed", data=values, time=event["t"])
+    else:
+        message = values.pop("msg", "")
+        add_event(session, job_id, kind, message, data=values, time=event["t"])
+
+
+def _store_progress(session: Session, job_id: str, attempt: int, values: dict[str, Any]) -> None:
+    started = transition(session, job_id, Status.running, reason=Reason.started, attempt=attempt)
+    if started:
+        session.execute(
+            update(Attempt)
+            .where(Attempt.job_id == job_id, Attempt.number == attempt)
+            .values(started_at=database_now(session))
+            .execution_options(synchronize_session=False)
+        )
+    update_progress(session, job_id, attempt, **values)
+
+
+def _store_checkpoint(session: Session, job_id: str, attempt: int, kind: str, event: Event) -> None:
+    name = RESULT if kind == "result" else event["name"]
+    if "key" not in event:
+        raise ValueError(f"{name}: publish the directory and add its key and files before it is reported")
+    files = tuple(FileEntry(**entry) for entry in event["files"])
+    known = get_checkpoint(session, job_id, name)
+    if known is None or known.key != event["key"]:
+        data = {"name": name, "step": event.get("step"), "metrics": event.get("metrics", {})}
+        add_event(session, job_id, kind, f"{name} published", data=data, time=event["t"])
+    record_checkpoint(
+        session,
+        job_id,
+        attempt,
+        Published(
+            name=name,
+            key=event["key"],
+            manifest=Manifest(files),
+            step=event.get("step"),
+            metrics=event.get("metrics", {}),
+            best=bool(event.get("best")),
+        ),
+    )
+    session.execute(
+        update(Job).where(Job.id == job_id).values(lost_leases=0).execution_options(synchronize_session=False)
+    )
+
+
+def finish(session: Session, job_id: str, attempt: int, owner: str, outcome: Outcome) -> bool:
+    """Report the end of this owner's part. The first host speaks for a gang that succeeds, any host for one
+    that fails; of all reports one becomes the outcome.
+
+    A job that was asked to stop ends `cancelled` whatever the outcome. A retryable failure goes back to the
+    queue while the job has retries; an interruption always does, at no charge.
+
+    Returns: False when the attempt is no longer this owner's. The same report again returns True.
+    """
+    seen = lock_job(session, job_id)
+    row = session.get(Attempt, (job_id, attempt), populate_existing=True)
+    if seen is None or row is None:
+        return False
+    if row.finished_by == owner:
+        return True
+    node = live_node(session, job_id, attempt, owner)
+    if node is None:
+        return False
+    node.ended_at = database_now(session)
+    session.flush()
+    if outcome.status is Status.succeeded and node.rank > 0:
+        return True
+    row.finished_by, row.exit_code = owner, outcome.exit_code
+    session.flush()
+    _move_on(session, job_id, attempt, seen[0], outcome)
+    return True
+
+
+def _move_on(session: Session, job_id: str, attempt: int, status: Status, outcome: Outcome) -> None:
+    to, reason = outcome.status, outcome.reason
+    if status is Status.stopping:
+        to, reason = Status.cancelled, Reason.stopped_by_user
+    elif to is Status.cancelled:
+        raise ValueError(f"job {job_id} was not asked to stop; it can succeed or fail, not be cancelled")
+    elif to is Status.succeeded:
+        transition(session, job_id, Status.running, reason=Reason.started, attempt=attempt)
+    elif outcome.retryable and _may_retry(session, job_id, reason):
+        to = Status.queued
+    data = {"exit_code": outcome.exit_code}
+    transition(session, job_id, to, reason=reason, message=outcome.message, attempt=attempt, data=data)
+
+
+def _may_retry(session: Session, job_id: str, reason: Reason) -> bool:
+    if reason in INTERRUPTIONS:
+        return True
+    charged = session.execute(
+        update(Job)
+        .where(Job.id == job_id, Job.retries < Job.max_retries)
+        .values(retries=Job.retries + 1)
+        .returning(Job.retries)
+        .execution_options(synchronize_session=False)
+    )
+    return charged.scalar_one_or_none() is not None

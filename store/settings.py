@@ -1,0 +1,116 @@
+"""Settings of the service, read from environment variables named `REGATTA_<FIELD>`."""
+
+import json
+import os
+import socket
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from store.broker import socket_path
+
+Seconds = Annotated[float, Field(gt=0)]
+Roots = Annotated[tuple[Path, ...], NoDecode]
+
+
+class Settings(BaseSettings):
+    """Everything an operator can set. Paths are absolute once read."""
+
+    model_config = SettingsConfigDict(env_prefix="REGATTA_", frozen=True, validate_default=True)
+
+    data_dir: Path = Field(
+        Path("regatta-data"), description="Folder of everything that has no place of its own"
+    )
+    database_url: str = Field("", description="SQLAlchemy URL; default: SQLite in the data directory")
+    broker_url: str = Field("", description="redis://… or unix://…; default: the embedded server's socket")
+    artifacts_url: str = Field(
+        "", description="Where results are kept (file://…); default: in the data directory"
+    )
+    work_dir: Path = Field(Path(), description="Job workspaces of this host; default: in the data directory")
+    model_roots: Roots = Field((), description="Folders that models may be read from (JSON list or a:b)")
+    data_roots: Roots = Field((), description="Folders that data sets may be read from (JSON list or a:b)")
+
+    api_host: str = Field("127.0.0.1", description="Address that the API listens on")
+    api_port: int = Field(8000, ge=0, le=65535, description="Port that the API listens on; 0: any free one")
+    max_body_bytes: int = Field(1 << 20, gt=0, description="Largest request body of JSON routes")
+    stream_ping_s: Seconds = Field(15.0, description="Time between comment pings on open event streams")
+
+    host_name: str = Field(
+        "", pattern=r"^[A-Za-z0-9._-]*$", description="Name of this host; default: hostname"
+    )
+    devices: str = Field(
+        "cpu:1",
+        pattern=r"^(cpu|gpu)(:[0-9]+)?$",
+        description="Devices of this host: cpu:N, gpu:N, gpu (all found)",
+    )
+    lease_ttl_s: Seconds = Field(
+        60.0, description="How long an attempt may stay silent before it may be lost"
+    )
+    heartbeat_s: Seconds = Field(10.0, description="Time between two renewals of a lease or a host")
+    lease_grace_s: Seconds = Field(
+        15.0, description="Extra time before an attempt whose lease ran out is reaped"
+    )
+    lost_lease_limit: int = Field(
+        3, ge=1, description="Lost leases in a row, without a checkpoint, that fail a job"
+    )
+    stop_grace_s: Seconds = Field(60.0, description="Time a trainer gets between SIGTERM and SIGKILL")
+    start_timeout_s: Seconds = Field(60.0, description="Time a host gets to claim a job that it was told of")
+    republish_s: Seconds = Field(
+        30.0, description="Time after which an unclaimed placement is announced again"
+    )
+    poll_s: Seconds = Field(1.0, description="Longest sleep of loops that wait for a hint")
+    log_flush_s: Seconds = Field(5.0, description="Time between two log segments written to the artifacts")
+    log_stream_entries: int = Field(1000, gt=0, description="Entries kept in the live log stream of a job")
+
+    @field_validator("model_roots", "data_roots", mode="before")
+    @classmethod
+    def _split_roots(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if value.lstrip().startswith("["):
+            return json.loads(value)
+        return [part for part in value.split(os.pathsep) if part]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_defaults(cls, values: dict[str, Any]) -> dict[str, Any]:
+        data_dir = (
+            Path(values.get("data_dir") or cls.model_fields["data_dir"].default).expanduser().absolute()
+        )
+        defaults = {
+            "database_url": f"sqlite:///{data_dir}/regatta.db",
+            "broker_url": f"unix://{quote(str(socket_path(data_dir)))}?db=0",
+            "artifacts_url": (data_dir / "artifacts").as_uri(),
+            "work_dir": data_dir / "work",
+            "host_name": socket.gethostname(),
+        }
+        return {**values, "data_dir": data_dir} | {k: v for k, v in defaults.items() if not values.get(k)}
+
+    @field_validator("data_dir", "work_dir", mode="after")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @field_validator("model_roots", "data_roots", mode="after")
+    @classmethod
+    def _absolute_roots(cls, value: tuple[Path, ...]) -> tuple[Path, ...]:
+        return tuple(path.expanduser().absolute() for path in value)
+
+    @property
+    def celery_broker_url(self) -> str:
+        """The broker's URL as Celery spells it (a unix socket is `redis+socket://` there)."""
+        parts = urlsplit(self.broker_url)
+        if parts.scheme != "unix":
+            return self.broker_url
+        database = parse_qs(parts.query).get("db", ["0"])[0]
+        return f"redis+socket://{quote(unquote(parts.path))}?virtual_host={database}"
+
+
+@lru_cache(maxsize=1)
+def get_settings() -> Settings:
+    """The settings of this process, read once."""
+    return Settings()  # pyright: ignore[reportCallIssue]

@@ -1,0 +1,274 @@
+"""The tables. Times are unix seconds; JSON columns hold what the API shows as it is."""
+
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+JsonValue = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+RowId = BigInteger().with_variant(Integer, "sqlite")
+Id = String(36)
+Name = String(255)
+Word = String(32)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {float: Double(), dict[str, Any]: JsonValue, list[dict[str, Any]]: JsonValue}  # noqa: RUF012
+
+
+class Job(Base):
+    """What was asked for, and where it stands. `attempt` is the fencing number of everything that writes."""
+
+    __tablename__ = "jobs"
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    name: Mapped[str | None] = mapped_column(Name)
+    task: Mapped[str] = mapped_column(Word)
+    status: Mapped[str] = mapped_column(Word)
+    reason: Mapped[str] = mapped_column(Word)
+    message: Mapped[str] = mapped_column(Text, default="")
+    attempt: Mapped[int] = mapped_column(default=1)
+    priority: Mapped[int] = mapped_column(default=0)
+    nodes: Mapped[int] = mapped_column(default=1)
+    devices_per_node: Mapped[int] = mapped_column(default=1)
+    device: Mapped[str] = mapped_column(Word, default="cpu")
+    max_retries: Mapped[int] = mapped_column(default=0)
+    retries: Mapped[int] = mapped_column(default=0)
+    lost_leases: Mapped[int] = mapped_column(default=0)
+    timeout_s: Mapped[float | None]
+    config_given: Mapped[dict[str, Any]]
+    config_resolved: Mapped[dict[str, Any]]
+    warnings: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
+    progress: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    placement: Mapped[list[dict[str, Any]] | None] = mapped_column(JsonValue)
+    created_at: Mapped[float]
+    updated_at: Mapped[float]
+    queued_at: Mapped[float]
+    started_at: Mapped[float | None]
+    finished_at: Mapped[float | None]
+
+    label_rows: Mapped[list["JobLabel"]] = relationship(
+        lazy="selectin", cascade="all, delete-orphan", passive_deletes=True, order_by="JobLabel.key"
+    )
+
+    __table_args__ = (
+        Index(None, "created_at", "id"),
+        Index(None, "status", "created_at", "id"),
+        Index(None, "task", "created_at", "id"),
+        Index(None, "name", "created_at", "id"),
+    )
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {row.key: row.value for row in self.label_rows}
+
+
+class JobLabel(Base):
+    """One key and value that the user has put on a job."""
+
+    __tablename__ = "job_labels"
+
+    job_id: Mapped[str] = mapped_column(Id, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(Name, primary_key=True)
+    value: Mapped[str] = mapped_column(Name)
+
+    __table_args__ = (Index(None, "key", "value", "job_id"),)
+
+
+class IdempotencyKey(Base):
+    """Which job a client's Idempotency-Key has made; lives as long as the job."""
+
+    __tablename__ = "idempotency_keys"
+
+    key: Mapped[str] = mapped_column(Name, primary_key=True)
+    body_hash: Mapped[str] = mapped_column(String(64))
+    job_id: Mapped[str] = mapped_column(
+        Id, ForeignKey("jobs.id", ondelete="CASCADE", deferrable=True, initially="DEFERRED"), index=True
+    )
+    created_at: Mapped[float]
+
+
+class Attempt(Base):
+    """One try to run a job on a gang of hosts; live while `ended_at` is empty."""
+
+    __tablename__ = "attempts"
+
+    job_id: Mapped[str] = mapped_column(Id, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    placed_at: Mapped[float]
+    started_at: Mapped[float | None]
+    ended_at: Mapped[float | None]
+    reason: Mapped[str | None] = mapped_column(Word)
+    message: Mapped[str] = mapped_column(Text, default="")
+    exit_code: Mapped[int | None]
+    finished_by: Mapped[str | None] = mapped_column(Name)
+    events_offset: Mapped[int] = mapped_column(BigInteger, default=0)
+
+    __table_args__ = (
+        Index(
+            "uq_attempts_live",
+            "job_id",
+            unique=True,
+            sqlite_where=text("ended_at IS NULL"),
+            postgresql_where=text("ended_at IS NULL"),
+        ),
+    )
+
+
+class AttemptNode(Base):
+    """One host's part of an attempt: its devices and its lease. The devices are taken until `ended_at`."""
+
+    __tablename__ = "attempt_nodes"
+
+    job_id: Mapped[str] = mapped_column(Id, primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True)
+    host: Mapped[str] = mapped_column(Name)
+    devices: Mapped[list[int]] = mapped_column(JsonValue)
+    owner: Mapped[str | None] = mapped_column(Name)
+    claimed_at: Mapped[float | None]
+    lease_until: Mapped[float | None]
+    ended_at: Mapped[float | None]
+
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "attempt"], ["attempts.job_id", "attempts.number"], ondelete="CASCADE"
+        ),
+        UniqueConstraint("job_id", "attempt", "host"),
+        Index(
+            "ix_attempt_nodes_open",
+            "host",
+            sqlite_where=text("ended_at IS NULL"),
+            postgresql_where=text("ended_at IS NULL"),
+        ),
+    )
+
+
+class OutboxMessage(Base):
+    """A host that still has to be told of its part of an attempt; gone once the host has claimed it."""
+
+    __tablename__ = "outbox"
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True)
+    queue: Mapped[str] = mapped_column(Name)
+    job_id: Mapped[str] = mapped_column(Id)
+    attempt: Mapped[int]
+    rank: Mapped[int]
+    created_at: Mapped[float]
+    due_at: Mapped[float] = mapped_column(index=True)
+    first_published_at: Mapped[float | None] = mapped_column(index=True)
+
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "attempt", "rank"],
+            ["attempt_nodes.job_id", "attempt_nodes.attempt", "attempt_nodes.rank"],
+            ondelete="CASCADE",
+        ),
+        UniqueConstraint("job_id", "attempt", "rank"),
+        {"sqlite_autoincrement": True},
+    )
+
+
+class JobEvent(Base):
+    """The history of a job. Ids grow in commit order within a job, so a reader's last id is its cursor."""
+
+    __tablename__ = "job_events"
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True)
+    job_id: Mapped[str] = mapped_column(Id, ForeignKey("jobs.id", ondelete="CASCADE"))
+    time: Mapped[float]
+    type: Mapped[str] = mapped_column(Word)
+    attempt: Mapped[int]
+    from_status: Mapped[str | None] = mapped_column(Word)
+    to_status: Mapped[str | None] = mapped_column(Word)
+    reason: Mapped[str | None] = mapped_column(Word)
+    message: Mapped[str] = mapped_column(Text, default="")
+    data: Mapped[dict[str, Any]] = mapped_column(default=dict)
+
+    __table_args__ = (Index(None, "job_id", "id"), {"sqlite_autoincrement": True})
+
+
+class Metric(Base):
+    """The numbers of one step: one row per job, kind and step, a later attempt's replaces an older one."""
+
+    __tablename__ = "metrics"
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True)
+    job_id: Mapped[str] = mapped_column(Id, ForeignKey("jobs.id", ondelete="CASCADE"))
+    attempt: Mapped[int]
+    kind: Mapped[str] = mapped_column(Word)
+    step: Mapped[int] = mapped_column(BigInteger)
+    time: Mapped[float]
+    values: Mapped[dict[str, Any]]
+
+    __table_args__ = (
+        UniqueConstraint("job_id", "kind", "step"),
+        Index(None, "job_id", "id"),
+        {"sqlite_autoincrement": True},
+    )
+
+
+class Checkpoint(Base):
+    """Weights that were published as artifacts; the final model is the one that `is_result`."""
+
+    __tablename__ = "checkpoints"
+
+    job_id: Mapped[str] = mapped_column(Id, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    name: Mapped[str] = mapped_column(Name, primary_key=True)
+    attempt: Mapped[int]
+    step: Mapped[int | None] = mapped_column(BigInteger)
+    is_result: Mapped[bool] = mapped_column(Boolean, default=False)
+    best: Mapped[bool] = mapped_column(Boolean, default=False)
+    metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    key: Mapped[str] = mapped_column(Text)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    files: Mapped[list[dict[str, Any]]]
+    created_at: Mapped[float]
+
+
+class Host(Base):
+    """A machine with devices. It gets jobs while it accepts them and its heartbeat is fresh."""
+
+    __tablename__ = "hosts"
+
+    name: Mapped[str] = mapped_column(Name, primary_key=True)
+    device: Mapped[str] = mapped_column(Word)
+    devices: Mapped[list[dict[str, Any]]]
+    labels: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    info: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    accepts_jobs: Mapped[bool] = mapped_column(Boolean, default=True)
+    registered_at: Mapped[float]
+    heartbeat_at: Mapped[float]
+
+
+class Lease(Base):
+    """A role that one process at a time may hold, for example that of the scheduler."""
+
+    __tablename__ = "leases"
+
+    name: Mapped[str] = mapped_column(Name, primary_key=True)
+    owner: Mapped[str] = mapped_column(Name)
+    lease_until: Mapped[float]
