@@ -1,0 +1,55 @@
+"""The commands that need no server: the trainer, text generation and tiny models, in this process."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+LOCAL_PANEL = "Without a service"
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(rich_help_panel=LOCAL_PANEL)(train)
+    app.command(rich_help_panel=LOCAL_PANEL)(generate)
+    app.command("tiny-model", rich_help_panel=LOCAL_PANEL)(tiny_model)
+
+
+def train(
+    task: Annotated[str, typer.Argument(help="The task, for example finetune.")],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.json", help="The argument file.")],
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace an argument.")
+    ] = None,
+    nproc: Annotated[int, typer.Option(min=1, help="Processes to train with; this version runs one.")] = 1,
+) -> None:
+    """Run the trainer here, without the service."""
+    from cli.errors import INVALID, CliError
+
+    if nproc > 1:
+        raise CliError(f"--nproc {nproc}: this version trains in one process. Leave --nproc out.", INVALID)
+    from trainer.run import main
+
+    words = [word for override in overrides or [] for word in ("--set", override)]
+    raise typer.Exit(main([task, str(config), *words]))
+
+
+def generate(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A model's directory, or an adapter's.")],
+    prompts: Annotated[list[str], typer.Option("--prompt", help="A text to go on from; may be repeated.")],
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")] = 64,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON list of prompt and completion.")
+    ] = False,
+) -> None:
+    """Let a model go on from a prompt, always with the likeliest token."""
+    from cli.output import print_json
+    from trainer import load_model, load_tokenizer
+    from trainer.tools.generate import generate as complete
+
+    completions = complete(load_model(directory), load_tokenizer(directory), prompts, max_new_tokens)
+    if as_json:
+        pairs = zip(prompts, completions, strict=True)
+        print_json([{"prompt": prompt, "completion": completion} for prompt, completion in pairs])
+        return
+    for completion in completions:
+        print(completion)

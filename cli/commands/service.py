@@ -1,0 +1,86 @@
+"""The commands that run the service, whole or part by part."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+SERVICE_PANEL = "Run the service"
+
+Host = Annotated[
+    str | None, typer.Option(help="Address to listen on. [default: REGATTA_API_HOST or 127.0.0.1]")
+]
+Port = Annotated[
+    int | None,
+    typer.Option(min=0, max=65535, help="Port; 0: any free one. [default: REGATTA_API_PORT or 8000]"),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    for command in (demo, up, migrate, api, scheduler, worker):
+        app.command(rich_help_panel=SERVICE_PANEL)(command)
+
+
+def demo(
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the service running until Ctrl-C, and the data in place.")
+    ] = False,
+    model_dir: Annotated[Path | None, typer.Option(help="Keep the trained model in this new folder.")] = None,
+) -> None:
+    """Train a tiny model through the service on this machine, and ask it questions."""
+    from cli.demo.run import run_demo
+
+    run_demo(keep=keep, model_dir=model_dir)
+
+
+def up(
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of all data. [default: ./regatta-data]")
+    ] = None,
+    host: Host = None,
+    port: Port = None,
+    devices: Annotated[
+        str | None, typer.Option(help="Devices of this host, for example cpu:1 or gpu:8.")
+    ] = None,
+    model_root: Annotated[
+        list[Path] | None, typer.Option(help="A folder that models may be read from; may be repeated.")
+    ] = None,
+    data_root: Annotated[
+        list[Path] | None, typer.Option(help="A folder that data sets may be read from; may be repeated.")
+    ] = None,
+) -> None:
+    """Run the whole service on this machine: API, scheduler, worker and their broker."""
+    from cli.up import Options, run_up
+
+    run_up(Options(data_dir, host, port, devices, tuple(model_root or ()), tuple(data_root or ())))
+
+
+def migrate() -> None:
+    """Bring the database (REGATTA_DATABASE_URL) to this version's tables."""
+    from store.migrate import upgrade
+
+    from store.settings import get_settings
+
+    upgrade(get_settings().database_url)
+    print("The database is up to date.")
+
+
+def api(host: Host = None, port: Port = None) -> None:
+    """Run the HTTP server alone."""
+    from api.server import run
+
+    run(host=host, port=port)
+
+
+def scheduler() -> None:
+    """Run the scheduler alone: it places waiting jobs on hosts."""
+    from worker.scheduler import run_scheduler
+
+    run_scheduler()
+
+
+def worker() -> None:
+    """Run the worker of this host alone: it starts and watches trainers."""
+    from worker.main import run_worker
+
+    run_worker()

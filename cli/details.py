@@ -1,0 +1,66 @@
+"""One job on the screen."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cli.follow import described, numbers
+from cli.output import (
+    STATUS_STYLES,
+    duration,
+    fields_table,
+    moment,
+    number,
+    problem_table,
+    seconds_between,
+    steps,
+)
+
+
+def job_details(job: Mapping[str, Any], checkpoints: Sequence[Mapping[str, Any]]) -> RenderableType:
+    parts: list[RenderableType] = [fields_table(_fields(job))]
+    if job.get("warnings"):
+        parts += [Text("\nWarnings", style="yellow"), problem_table(job["warnings"])]
+    if checkpoints:
+        parts += [Text("\nCheckpoints", style="bold"), checkpoint_table(checkpoints)]
+    return Group(*parts)
+
+
+def checkpoint_table(checkpoints: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("Name", "Step", "Size", "Metrics"):
+        table.add_column(column)
+    for checkpoint in checkpoints:
+        metrics = checkpoint.get("metrics") or {}
+        shown = ", ".join(f"{name} {number(value)}" for name, value in metrics.items() if number(value))
+        size = f"{checkpoint['bytes'] / 1e6:,.1f} MB" if checkpoint.get("bytes") is not None else ""
+        table.add_row(*map(Text, (checkpoint["name"], str(checkpoint.get("step", "")), size, shown)))
+    return table
+
+
+def _fields(job: Mapping[str, Any]) -> list[tuple[str, object]]:
+    progress = job.get("progress") or {}
+    status = Text(described(job), style=STATUS_STYLES.get(job["status"], ""))
+    ran = seconds_between(job.get("started_at"), job.get("finished_at"))
+    labels = ", ".join(f"{key}={value}" for key, value in (job.get("labels") or {}).items())
+    return [
+        ("Job", job["id"]),
+        ("Name", job.get("name")),
+        ("Task", job["task"]),
+        ("Status", status),
+        ("Reason", job.get("reason")),
+        ("Message", job.get("message")),
+        ("Step", steps(progress)),
+        ("Progress", numbers(progress)),
+        ("Created", moment(job.get("created_at"))),
+        ("Started", moment(job.get("started_at"))),
+        ("Finished", moment(job.get("finished_at"))),
+        ("Ran for", duration(ran)),
+        ("Priority", job.get("priority")),
+        ("Labels", labels),
+        ("Resources", job.get("resources")),
+        ("Placement", job.get("placement")),
+    ]

@@ -1,0 +1,17 @@
+"""The `regatta` command. Only what `--help` needs is imported here; a command imports what it uses."""
+
+import typer
+
+from cli.commands import jobs, local, service
+from cli.commands.group import Commands
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Runs LLM fine-tuning jobs: a REST service, its client, and the trainer alone.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+service.add_to(app)
+jobs.add_to(app)
+local.add_to(app)
