@@ -13,7 +13,8 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: install
-	$(BIN)/regatta demo
+	rm -rf build/demo-model
+	$(BIN)/regatta demo --model-dir build/demo-model
 
 test: install
 	$(BIN)/pytest
