@@ -11,9 +11,9 @@ import numpy as np
 import paddle
 
 from trainer.config.problems import DataError, Problem
+from trainer.files import write_json
 from trainer.models.base import CausalLM, ModelConfig
 from trainer.models.registry import family
-from trainer.models.safetensors_file import write_json
 from trainer.models.weights import load_weights, save_weights
 
 CONFIG_FILE = "config.json"

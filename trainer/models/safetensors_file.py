@@ -1,4 +1,4 @@
-"""The safetensors format tensor by tensor, and files that are either whole or not there.
+"""The safetensors format, one tensor at a time.
 
 The safetensors library writes a file from tensors that are all in memory, and gives no bfloat16 to numpy.
 Here tensors come and go one at a time, so a model is never held twice. The layout is the library's own, byte
@@ -7,15 +7,15 @@ tensors.
 """
 
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from safetensors import safe_open
+
+from trainer.files import atomic_file
 
 # Item types as numpy reads them; bfloat16 is the upper half of a float32.
 _NUMPY = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
@@ -112,35 +112,3 @@ def write_safetensors(
             if data.nbytes != headers[name].bytes:
                 raise ValueError(f"{name}: got {data.nbytes} bytes, the header says {headers[name].bytes}")
             file.write(data.data.cast("B") if data.size else b"")
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file atomically, in the form Hugging Face's tools write."""
-    with atomic_file(path) as file:
-        file.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
-
-
-@contextmanager
-def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """A new file that takes the place of `path` when the block ends well and leaves no trace when it does
-    not.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,11 +15,11 @@ from paddle import Tensor
 from safetensors import SafetensorError
 
 from trainer.config.problems import DataError, Problem
+from trainer.files import write_json
 from trainer.models.safetensors_file import (
     FLOATS,
     SafetensorsFile,
     TensorHeader,
-    write_json,
     write_safetensors,
 )
 

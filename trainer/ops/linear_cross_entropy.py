@@ -37,8 +37,9 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor) -> Toke
     Args:
         hidden: `[tokens, width]`.
         weight: `[vocabulary, width]`.
-        labels: int64 `[tokens]`; negative labels are ignored.
+        labels: int `[tokens]`; negative labels are ignored.
     """
+    labels = labels.astype("int64")
     rows = paddle.nonzero(labels >= 0).reshape([-1])
     tokens = rows.shape[0]
     if tokens == 0:

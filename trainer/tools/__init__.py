@@ -1,0 +1,1 @@
+"""Tools around a model: a small one to try things with, and text out of one."""
