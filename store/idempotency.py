@@ -28,11 +28,24 @@ def create_or_replay(session: Session, key: str, body: bytes, new: NewJob) -> tu
     if _take_key(session, key, body_hash, job_id):
         return create_job(session, new, job_id=job_id), True
     known = session.execute(select(IdempotencyKey).where(IdempotencyKey.key == key)).scalar_one()
+    return _replayed(session, known, body_hash), False
+
+
+def find_replay(session: Session, key: str, body: bytes) -> Job | None:
+    """The job that this key has made, None when the key is new.
+
+    Raises: IdempotencyConflict when the key came with another body.
+    """
+    known = session.execute(select(IdempotencyKey).where(IdempotencyKey.key == key)).scalar_one_or_none()
+    return None if known is None else _replayed(session, known, hashlib.sha256(body).hexdigest())
+
+
+def _replayed(session: Session, known: IdempotencyKey, body_hash: str) -> Job:
     if known.body_hash != body_hash:
         raise IdempotencyConflict(
-            f"Idempotency-Key: {key!r} was used for another request body; use a new key for a new job"
+            f"Idempotency-Key: {known.key!r} was used for another request body; use a new key for a new job"
         )
-    return existing_job(session, known.job_id), False
+    return existing_job(session, known.job_id)
 
 
 def _take_key(session: Session, key: str, body_hash: str, job_id: str) -> bool:

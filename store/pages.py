@@ -34,7 +34,9 @@ def decode_cursor(cursor: str) -> tuple[float, str]:
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         match json.loads(base64.b64decode(padded, altchars=b"-_", validate=True)):
-            case [float() | int() as created_at, str() as row_id] if math.isfinite(created_at):
+            case [float() | int() as created_at, str() as row_id] if (
+                math.isfinite(created_at) and row_id.isascii() and row_id.isprintable()
+            ):
                 return float(created_at), row_id
     except (ValueError, binascii.Error, RecursionError):
         pass

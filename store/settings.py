@@ -15,6 +15,7 @@ from store.broker import socket_path
 
 Seconds = Annotated[float, Field(gt=0)]
 Roots = Annotated[tuple[Path, ...], NoDecode]
+Names = Annotated[tuple[str, ...], NoDecode]
 
 
 class Settings(BaseSettings):
@@ -36,6 +37,7 @@ class Settings(BaseSettings):
 
     api_host: str = Field("127.0.0.1", description="Address that the API listens on")
     api_port: int = Field(8000, ge=0, le=65535, description="Port that the API listens on; 0: any free one")
+    allowed_hosts: Names = Field((), description="Host names that the API answers for (JSON list or a:b)")
     max_body_bytes: int = Field(1 << 20, gt=0, description="Largest request body of JSON routes")
     stream_ping_s: Seconds = Field(15.0, description="Time between comment pings on open event streams")
 
@@ -66,9 +68,9 @@ class Settings(BaseSettings):
     log_flush_s: Seconds = Field(5.0, description="Time between two log segments written to the artifacts")
     log_stream_entries: int = Field(1000, gt=0, description="Entries kept in the live log stream of a job")
 
-    @field_validator("model_roots", "data_roots", mode="before")
+    @field_validator("model_roots", "data_roots", "allowed_hosts", mode="before")
     @classmethod
-    def _split_roots(cls, value: Any) -> Any:
+    def _split_list(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
         if value.lstrip().startswith("["):

@@ -3,13 +3,16 @@
 They only save waiting: whoever listens also polls, and no error of an absent broker ever comes out of here.
 """
 
+import asyncio
 import time
+from collections.abc import AsyncIterator
 from functools import lru_cache
 from types import TracebackType
 from typing import Self
 
 import redis
 import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
@@ -45,6 +48,22 @@ def _client(broker_url: str) -> redis.Redis:
     return redis.Redis.from_url(
         broker_url, socket_timeout=0.5, socket_connect_timeout=0.5, retry=Retry(NoBackoff(), 1)
     )
+
+
+async def hints(broker_url: str) -> AsyncIterator[str]:
+    """The channels that are woken, all of them, as it happens. An absent broker is waited for."""
+    client = redis.asyncio.Redis.from_url(
+        broker_url, socket_connect_timeout=0.5, retry=AsyncRetry(NoBackoff(), 0)
+    )
+    async with client, client.pubsub(ignore_subscribe_messages=True) as pubsub:
+        while True:
+            try:
+                await pubsub.psubscribe(f"{_PREFIX}*")
+                async for message in pubsub.listen():
+                    yield message["channel"].decode().removeprefix(_PREFIX)
+            except (RedisError, OSError):
+                await pubsub.reset()
+                await asyncio.sleep(_PAUSE_S)
 
 
 class Listener:
