@@ -1,7 +1,7 @@
 """Following a job's log as it grows."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -54,7 +54,7 @@ async def _follow(
     ended: asyncio.Event,
     after: Position,
     poll_s: float,
-) -> AsyncIterator[list[LogLine]]:
+) -> AsyncGenerator[list[LogLine], None]:
     quiet = _ARCHIVE_EVERY  # begin with what is there already
     while True:
         over = ended.is_set()

@@ -5,7 +5,7 @@ stream, so a batch that is sent again, or out of turn, changes nothing.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
@@ -48,10 +48,8 @@ class LogStream:
         """
         first, last = lines[0], lines[-1]
         numbers = (first.attempt, first.seq, last.seq, self._entries, _KEEP_S)
-        attempt, seq = cast(
-            list[int], self._append(keys=[stream_key(job_id)], args=[*numbers, encode_lines(lines)])
-        )
-        return Position(attempt, seq)
+        end: Any = self._append(keys=[stream_key(job_id)], args=[*numbers, encode_lines(lines)])
+        return Position(*end)
 
     def position(self, job_id: str) -> Position | None:
         """Where the stream ends, None when there is none."""
