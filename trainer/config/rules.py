@@ -270,10 +270,10 @@ def nothing_saved_before_the_end(config: Any) -> Iterator[Problem]:
 
 
 @warning("max_steps", "evaluation_strategy", "eval_steps")
-def never_evaluated(config: Any) -> Iterator[Problem]:
+def nothing_evaluated_before_the_end(config: Any) -> Iterator[Problem]:
     by_steps = config.do_train and config.evaluation_strategy == "steps" and config.eval_steps
     if by_steps and 0 < config.max_steps < config.eval_steps:
-        msg = f"eval_steps {config.eval_steps} > max_steps {config.max_steps}: the model is never evaluated"
+        msg = f"eval_steps {config.eval_steps} > max_steps {config.max_steps}: evaluated at the end only"
         yield Problem(("eval_steps",), msg, f"Set eval_steps to at most {config.max_steps}.")
 
 

@@ -1,0 +1,78 @@
+"""Finding the data files of a folder, and reading them line by line whatever their size."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainer.config.problems import DataError, Problem
+
+SUFFIXES = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
+LONGEST_LINE = 64 * 1024 * 1024
+BOM = b"\xef\xbb\xbf"
+FIELD = "dataset_name_or_path"
+
+
+def find_data_files(folder: Path) -> dict[str, tuple[Path, ...]]:
+    """The files of the splits `train` and `dev`; a split without files has an empty tuple.
+
+    A split is the file `<split>.json`, else all such files in the folder `<split>/` by name. `.jsonl` and
+    gzip (`.gz`) will do as well.
+
+    Raises:
+        DataError: a split has several files of its name, or the folder cannot be read.
+    """
+    try:
+        return {split: _files_of(folder, split) for split in ("train", "dev")}
+    except OSError as error:
+        raise DataError(Problem((FIELD,), f"{folder}: {error.strerror or error}")) from None
+
+
+def _files_of(folder: Path, split: str) -> tuple[Path, ...]:
+    files = [path for suffix in SUFFIXES if (path := folder / f"{split}{suffix}").is_file()]
+    if len(files) > 1:
+        names = " and ".join(path.name for path in files)
+        raise DataError(Problem((FIELD,), f"{folder} has {names}, expected one of them", "Keep one."))
+    if files or not (folder / split).is_dir():
+        return tuple(files)
+    inside = sorted((folder / split).iterdir())
+    return tuple(path for path in inside if path.name.endswith(SUFFIXES) and path.is_file())
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(line number from 1, line) of every line that is not blank, unpacked when the name ends in `.gz`.
+
+    Raises:
+        DataError: the file cannot be read or unpacked, is a JSON array, or has a line above 64 MiB.
+    """
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+            number = 0
+            while line := stream.readline(LONGEST_LINE + 1):
+                number += 1
+                if number == 1:
+                    line = line.removeprefix(BOM)
+                    _refuse_array(path, line)
+                if len(line) > LONGEST_LINE:
+                    raise _unreadable(
+                        path, f"line {number} is longer than 64 MiB", "Put one record on a line."
+                    )
+                if not line.isspace():
+                    yield number, line
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise _unreadable(path, f"it cannot be unpacked: {error}", "Write the gzip file again.") from None
+    except OSError as error:
+        raise _unreadable(path, error.strerror or str(error), "Make it readable.") from None
+
+
+def _refuse_array(path: Path, first_line: bytes) -> None:
+    if first_line.lstrip().startswith(b"["):
+        raise _unreadable(
+            path,
+            "it is one JSON array, expected JSON lines (one object per line)",
+            "Convert it, for example with: jq -c '.[]' OLD > NEW",
+        )
+
+
+def _unreadable(path: Path, why: str, hint: str) -> DataError:
+    return DataError(Problem((FIELD, path.name), f"{path.name}: {why}", hint))

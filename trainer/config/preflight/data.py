@@ -1,0 +1,97 @@
+"""The data: every line of every file is read once, errors are counted by kind and the first ones shown."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from trainer.config.data_files import FIELD, find_data_files, read_lines
+from trainer.config.preflight.paths import Finder
+from trainer.config.problems import DataError, Problem
+from trainer.config.records import RecordError, parse_sft_line
+from trainer.config.schema import FinetuneConfig
+
+SHOWN_ERRORS = 10
+
+
+def check_data(
+    folder: Path, finder: Finder, config: FinetuneConfig
+) -> tuple[list[Problem], dict[str, dict[str, Any]]]:
+    """Problems of the data, and for each split that is used `files`, `examples`, `turns` and `bytes`."""
+    try:
+        files = find_data_files(folder)
+    except DataError as error:
+        return list(error.problems), {}
+    used = [split for split, wanted in (("train", config.do_train), ("dev", config.do_eval)) if wanted]
+    problems: list[Problem] = []
+    statistics: dict[str, dict[str, Any]] = {}
+    for split in used:
+        if not files[split]:
+            problems.append(_missing(folder, split))
+            continue
+        tally = _Tally(folder)
+        for path in files[split]:
+            if finder.allows(path):
+                tally.read(path)
+            else:
+                msg = f"{path.name} is a link to a place outside the allowed folders"
+                tally.problems.append(Problem((FIELD, path.name), msg, "Copy the file itself."))
+        problems += tally.result(split)
+        statistics[split] = tally.statistics
+    return problems, statistics
+
+
+def _missing(folder: Path, split: str) -> Problem:
+    why = "do_train" if split == "train" else "do_eval"
+    msg = f"{folder} has no {split}.json and no folder {split} with JSON lines, and {why} is true"
+    hint = (
+        "Add the file."
+        if split == "train"
+        else "Add the file, or set evaluation_strategy to no and do_eval to false."
+    )
+    return Problem((FIELD,), msg, f"Add the file{otherwise}.")
+
+
+class _Tally:
+    """What the lines of one split add up to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.problems: list[Problem] = []
+        self.errors: Counter[str] = Counter()
+        self.lines = 0
+        self.statistics: dict[str, Any] = {"files": 0, "examples": 0, "turns": 0, "bytes": 0}
+
+    def read(self, path: Path) -> None:
+        """Count the records of one more file."""
+        name = str(path.relative_to(self.folder))
+        try:
+            self.statistics["files"] += 1
+            self.statistics["bytes"] += path.stat().st_size
+            for number, line in read_lines(path):
+                self.lines += 1
+                try:
+                    record = parse_sft_line(line)
+                except RecordError as error:
+                    self._error(name, number, error)
+                else:
+                    self.statistics["examples"] += 1
+                    self.statistics["turns"] += len(record.tgt)
+        except DataError as error:
+            self.problems += error.problems
+
+    def _error(self, name: str, number: int, error: RecordError) -> None:
+        self.errors[error.kind] += 1
+        if self.errors.total() <= SHOWN_ERRORS:
+            self.problems.append(Problem((FIELD, name, number), f"line {number}: {error.message}"))
+
+    def result(self, split: str) -> list[Problem]:
+        """All problems of the split, with a summary in front when lines are broken."""
+        if total := self.errors.total():
+            kinds = ", ".join(f"{count} x {kind}" for kind, count in self.errors.most_common())
+            msg = f"{total} of {self.lines} lines of {split} cannot be used: {kinds}"
+            hint = f"The first {SHOWN_ERRORS} follow." if total > SHOWN_ERRORS else "Correct or remove them."
+            return [Problem((FIELD,), msg, hint), *self.problems]
+        if not self.problems and not self.statistics["examples"]:
+            msg = f"{split} has no record, expected at least one"
+            return [Problem((FIELD,), msg, 'Add lines like {"src": "question", "tgt": "answer"}.')]
+        return self.problems

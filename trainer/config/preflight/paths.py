@@ -1,0 +1,112 @@
+"""Paths that a user gives, held inside the folders that are allowed."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from trainer.config.problems import Problem
+from trainer.config.values import show
+
+REFERENCES = ("job:", "dataset:")
+
+
+@dataclass(frozen=True)
+class Roots:
+    """The folders that jobs may read models and data from."""
+
+    models: tuple[Path, ...]
+    data: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Finder:
+    """Finds what a user names, in the folders of one kind.
+
+    Attributes:
+        kind: `model` or `data`, for messages.
+        roots: the allowed folders; None: everything is allowed, and relative paths start at `base`.
+        base: see `roots`; None: the current folder.
+    """
+
+    kind: str
+    roots: tuple[Path, ...] | None
+    base: Path | None = None
+
+    def or_inside(self, folder: Path | None) -> "Finder":
+        """A finder that allows `folder` as well."""
+        return replace(self, roots=(*self.roots, folder)) if self.roots is not None and folder else self
+
+    def folder(self, name: str, given: str) -> Path | Problem:
+        """The folder that argument `name` gives, with symbolic links followed, or what is wrong with it."""
+        if given.startswith(REFERENCES):
+            msg = f"got {show(given)}: references to jobs and uploaded data are not available in this version"
+            return Problem((name,), msg, f"Give a folder{self._place()}.")
+        if problem := climbs(name, given):
+            return problem
+        try:
+            return self._existing(name, given)
+        except (OSError, RuntimeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            return Problem((name,), f"got {show(given)}: {reason}", f"Give a folder{self._place()}.")
+
+    def allows(self, path: Path) -> bool:
+        """Whether `path`, with symbolic links followed, lies in an allowed folder."""
+        if self.roots is None:
+            return True
+        try:
+            real = path.resolve()
+            return any(real.is_relative_to(root.resolve()) for root in self.roots)
+        except (OSError, RuntimeError):
+            return False
+
+    def _existing(self, name: str, given: str) -> Path | Problem:
+        candidates = [path for path in self._candidates(given) if self.allows(path)]
+        if not candidates:
+            return Problem(
+                (name,),
+                f"{show(given)} is outside the allowed {self.kind} folders",
+                f"Give a folder{self._place()}.",
+            )
+        for path in candidates:
+            if path.is_dir():
+                return path.resolve()
+        if any(path.exists() for path in candidates):
+            return Problem((name,), f"{show(given)} is not a folder", "Give the folder that holds the files.")
+        return Problem(
+            (name,), f"{show(given)} does not exist{self._place()}", f"Give a folder{self._place()}."
+        )
+
+    def _candidates(self, given: str) -> list[Path]:
+        if self.roots is None:
+            return [(self.base or Path.cwd()) / given]
+        return [root / given for root in self.roots]
+
+    def _place(self) -> str:
+        if self.roots is None:
+            return ""
+        return f" under {' or '.join(map(str, self.roots))}" if self.roots else "; no folder is allowed yet"
+
+
+def climbs(name: str, given: str) -> Problem | None:
+    """The problem of a path with `..` in it."""
+    if ".." in PurePosixPath(given).parts:
+        return Problem((name,), f"got {show(given)}, expected a path without ..", "Write the path out.")
+    return None
+
+
+def output_folder(given: str, roots: Roots | None, base: Path | None) -> str | Problem:
+    """Where a job writes: absolute when `base` is known or anything is allowed, else as given, relative."""
+    name = "output_dir"
+    if roots is None:
+        return str((base or Path.cwd()) / given)
+    if problem := climbs(name, given):
+        return problem
+    if base is None:
+        if PurePosixPath(given).is_absolute():
+            msg = f"got {show(given)}, expected a relative path: a job writes inside its own folder"
+            return Problem((name,), msg, "Use for example ./checkpoints.")
+        return given
+    path = base / given
+    if not Finder("output", (base,)).allows(path):
+        msg = f"got {show(given)}, expected a path inside the folder of the job"
+        return Problem((name,), msg, "Use for example ./checkpoints.")
+    return str(path)
