@@ -193,6 +193,12 @@ def renew(session: Session, job_id: str, attempt: int, owner: str, *, ttl_s: flo
     return Renewal(alive=True, cancel_requested=seen[0] is Status.stopping)
 
 
+def events_offset(session: Session, job_id: str, attempt: int) -> int:
+    """How many bytes of the attempt's event file were reported; 0 for an unknown attempt."""
+    query = select(Attempt.events_offset).where(Attempt.job_id == job_id, Attempt.number == attempt)
+    return session.execute(query).scalar_one_or_none() or 0
+
+
 def release(session: Session, job_id: str, attempt: int, owner: str) -> None:
     """Say that nothing of an attempt that has ended runs on this host any more: its devices are free."""
     lock_job(session, job_id)

@@ -137,6 +137,16 @@ def queued_jobs(session: Session, limit: int = MAX_PAGE) -> list[Job]:
     return list(session.execute(query).scalars())
 
 
+def explain_wait(session: Session, job_id: str, message: str) -> None:
+    """Let a queued job say what it waits for. This is no event: it may be told at every pass of the scheduler."""
+    session.execute(
+        update(Job)
+        .where(Job.id == job_id, Job.status == Status.queued, Job.message != message)
+        .values(message=message)
+        .execution_options(synchronize_session=False)
+    )
+
+
 def request_cancel(session: Session, job_id: str) -> Job:
     """Stop a job: at once while no host has it, else through its runner (`stopping`).
 

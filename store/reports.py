@@ -45,6 +45,7 @@ def report(
     offset: int,
     *,
     start: int,
+    source: int | None = None,
 ) -> bool:
     """Store a piece of the trainer's event file: metrics, progress, warnings, published checkpoints.
 
@@ -55,6 +56,7 @@ def report(
         events: objects of the trainer's event stream. "checkpoint" and "result" are stored when the runner
             has published them and added "key" and "files" (the entries of the artifact's manifest).
         offset: byte of the event file where the piece ends; `start` is where it begins.
+        source: the earlier attempt that wrote the event file, when this owner reports what that one left.
 
     Returns: False when the attempt is (no longer) this owner's.
     Raises: OffsetConflict when the piece begins where no accepted one has ended.
@@ -62,13 +64,15 @@ def report(
     seen = lock_job(session, job_id)
     if seen is None or live_node(session, job_id, attempt, owner) is None:
         return False
-    row = session.get_one(Attempt, (job_id, attempt), populate_existing=True)
+    source = attempt if source is None else source
+    row = session.get_one(Attempt, (job_id, source), populate_existing=True)
     if offset <= row.events_offset:
         return True
     if start != row.events_offset:
         raise OffsetConflict(expected=row.events_offset, start=start)
     for event in events:
-        _store(session, job_id, attempt, event)
+        if source == attempt or event["type"] != "progress":  # where the job stands, the live attempt says
+            _store(session, job_id, source, event)
     row.events_offset = offset
     session.flush()
     return True

@@ -59,6 +59,9 @@ class Settings(BaseSettings):
     lost_lease_limit: int = Field(
         3, ge=1, description="Lost leases in a row, without a checkpoint, that fail a job"
     )
+    outage_s: Seconds = Field(
+        600.0, description="How long a trainer goes on while the database does not answer"
+    )
     stop_grace_s: Seconds = Field(60.0, description="Time a trainer gets between SIGTERM and SIGKILL")
     start_timeout_s: Seconds = Field(60.0, description="Time a host gets to claim a job that it was told of")
     republish_s: Seconds = Field(
