@@ -1,7 +1,8 @@
 """What every causal language model offers, and the part of it that is the same in every family."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import paddle
@@ -17,10 +18,25 @@ from trainer.ops.packing import Packing
 Attend = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 
 
-class ModelConfig(Protocol):
-    """The fields that code outside a family reads from its configuration."""
+@dataclass(frozen=True)
+class ModelConfig:
+    """The fields that code outside a family reads from its configuration; a family adds its own and the
+    defaults.
 
-    model_type: str
+    Attributes:
+        vocab_size: rows of the embedding.
+        hidden_size: width of the residual stream.
+        num_hidden_layers: decoder layers.
+        num_attention_heads: query heads.
+        num_key_value_heads: key and value heads; divides the query heads.
+        head_dim: width of one head, independent of hidden_size / num_attention_heads.
+        initializer_range: standard deviation of fresh weights.
+        tie_word_embeddings: the head is the embedding.
+        pad_token_id, eos_token_id, bos_token_id: token ids; a model may have several end tokens.
+    """
+
+    model_type: ClassVar[str]
+
     vocab_size: int
     hidden_size: int
     num_hidden_layers: int
@@ -29,12 +45,13 @@ class ModelConfig(Protocol):
     head_dim: int
     initializer_range: float
     tie_word_embeddings: bool
-    eos_token_id: int | list[int] | None
     pad_token_id: int | None
+    eos_token_id: int | list[int] | None
+    bos_token_id: int | None
 
     def to_dict(self) -> dict[str, Any]:
         """The content of config.json."""
-        ...
+        raise NotImplementedError
 
 
 class CausalLM(nn.Layer):

@@ -45,8 +45,8 @@ def causal_attention(
     if len(runs) == 1:
         return _attend_run(q, k, v, runs[0], heads, kv_heads)
     sections = [count * length for count, length in runs]
-    parts = zip(runs, *(paddle.split(tensor, sections) for tensor in (q, k, v)), strict=True)
-    return paddle.concat([_attend_run(*qkv, run, heads, kv_heads) for run, *qkv in parts])
+    parts = zip(*(paddle.split(tensor, sections) for tensor in (q, k, v)), runs, strict=True)
+    return paddle.concat([_attend_run(*part, heads, kv_heads) for part in parts])
 
 
 def cached_attention(q: Tensor, k: Tensor, v: Tensor, layer: int, cache: KVCache) -> Tensor:

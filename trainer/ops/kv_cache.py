@@ -37,9 +37,9 @@ class KVCache:
         """Add `[batch * new, kv_heads * head_dim]`; returns all keys and values, `[batch, kv_heads, seen,
         head_dim]`.
         """
-        self._keys[layer] = self._grown(self._keys[layer], k)
-        self._values[layer] = self._grown(self._values[layer], v)
-        return self._keys[layer], self._values[layer]
+        keys = self._keys[layer] = self._grown(self._keys[layer], k)
+        values = self._values[layer] = self._grown(self._values[layer], v)
+        return keys, values
 
     def _grown(self, old: Tensor | None, new: Tensor) -> Tensor:
         kv_heads = new.shape[1] // self._head_dim

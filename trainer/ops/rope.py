@@ -25,7 +25,7 @@ class RotaryTable:
 
 
 def rotary_tables(
-    positions: np.ndarray, head_dim: int, theta: float, heads: tuple[int, ...], dtype: str
+    positions: np.ndarray, head_dim: int, theta: float, heads: tuple[int, ...], dtype: paddle.dtype
 ) -> tuple[RotaryTable, ...]:
     """One table for each number of heads in `heads`, at the int positions `[tokens]`.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from sentencepiece import SentencePieceProcessor
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyright: ignore[reportAttributeAccessIssue]
 from tokenizers import Tokenizer as JsonTokenizer
 
 from trainer.tokenizers.settings import TokenizerSettings
@@ -52,7 +52,7 @@ class SentencePieceEngine:
                 piece.type = ModelProto.SentencePiece.CONTROL
         self._processor = SentencePieceProcessor(model_proto=proto.SerializeToString())
         pieces = self._processor.get_piece_size()
-        self.roles = self._own_roles()
+        self.roles: Mapping[str, str] = self._own_roles()
         self.adds_bos, self.adds_eos = "bos_token" in self.roles, False
         control = {
             self._processor.id_to_piece(number)
@@ -61,14 +61,12 @@ class SentencePieceEngine:
         }
         self._added = {token: number for token, number in settings.added_tokens.items() if number >= pieces}
         self.size = max([pieces, *(number + 1 for number in self._added.values())])
-        self._special = {
-            number: token
-            for token in control | settings.special_tokens
-            if (number := self.token_to_id(token)) is not None
-        }
-        self._content = {number: token for token, number in self._added.items()}
-        self._splitter = _splitter(self._added.keys() - set(self._special.values()))
-        self._special_splitter = _splitter(self._added.keys() | set(self._special.values()))
+        named = control | settings.special_tokens | self._added.keys()
+        self._ids = {token: number for token in named if (number := self.token_to_id(token)) is not None}
+        self._tokens = {number: token for token, number in self._ids.items()}
+        self._special = {self._ids[token] for token in (control | settings.special_tokens) & self._ids.keys()}
+        self._splitter = _splitter(self._added.keys() - settings.special_tokens)
+        self._special_splitter = _splitter(self._ids)
 
     def _own_roles(self) -> dict[str, str]:
         processor = self._processor
@@ -95,7 +93,7 @@ class SentencePieceEngine:
         ids: list[int] = []
         for place, part in enumerate(splitter.split(text)):
             if place % 2:
-                ids.append(self.token_to_id(part))
+                ids.append(self._ids[part])
             elif part:
                 ids.extend(self._processor.encode(part))
         return ids
@@ -105,11 +103,11 @@ class SentencePieceEngine:
         parts: list[str] = []
         run: list[int] = []
         for number in ids:
-            if number in self._special or number in self._content:
+            if number in self._tokens:
                 parts.append(self._processor.decode(run))
                 run = []
                 if number not in self._special or not skip_special_tokens:
-                    parts.append(self._special.get(number) or self._content[number])
+                    parts.append(self._tokens[number])
             elif 0 <= number < self._processor.get_piece_size():
                 run.append(number)
         return "".join([*parts, self._processor.decode(run)])

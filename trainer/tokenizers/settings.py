@@ -54,6 +54,7 @@ def read_settings(directory: Path) -> TokenizerSettings:
     }
     added = {token: int(number) for token, number in _read(directory / ADDED_FILE).items()}
     special = set(roles.values())
+    special.update(text for source in (config, special_map) if (text := _text(source.get("mask_token"))))
     for number, entry in config.get("added_tokens_decoder", {}).items():
         added[entry["content"]] = int(number)
         if entry.get("special"):

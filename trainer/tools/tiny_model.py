@@ -15,6 +15,7 @@ from trainer.config.problems import ConfigError, Problem
 from trainer.files import atomic_file, write_json
 
 DEFAULT_TEXT = Path(__file__).parent / "text" / "harbour.txt"
+MASK = "<mask>"
 TURN_TOKENS = ("<start_of_turn>", "<end_of_turn>")
 _ROLES = {"pad_token": "<pad>", "eos_token": "<eos>", "bos_token": "<bos>", "unk_token": "<unk>"}
 
@@ -102,21 +103,20 @@ def write_tokenizer(directory: Path, lines: list[str], vocab_size: int) -> int:
         eos_piece=_ROLES["eos_token"],
         bos_piece=_ROLES["bos_token"],
         unk_piece=_ROLES["unk_token"],
-        control_symbols=list(TURN_TOKENS),
+        control_symbols=[MASK, *TURN_TOKENS],
         num_threads=1,
         minloglevel=2,
     )
     with atomic_file(directory / "tokenizer.model") as file:
         file.write(model.getvalue())
     write_json(directory / "tokenizer_config.json", _tokenizer_config())
-    write_json(
-        directory / "special_tokens_map.json", {**_ROLES, "additional_special_tokens": list(TURN_TOKENS)}
-    )
+    special = {**_ROLES, "mask_token": MASK, "additional_special_tokens": list(TURN_TOKENS)}
+    write_json(directory / "special_tokens_map.json", special)
     return SentencePieceProcessor(model_proto=model.getvalue()).get_piece_size()
 
 
 def _tokenizer_config() -> Mapping[str, Any]:
-    special = [*_ROLES.values(), *TURN_TOKENS]
+    special = [*_ROLES.values(), MASK, *TURN_TOKENS]
     habits = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
     return {
         "add_bos_token": True,
@@ -126,6 +126,7 @@ def _tokenizer_config() -> Mapping[str, Any]:
         },
         "additional_special_tokens": list(TURN_TOKENS),
         **_ROLES,
+        "mask_token": MASK,
         "clean_up_tokenization_spaces": False,
         "padding_side": "left",
         "tokenizer_class": "GemmaTokenizer",

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from trainer.config.problems import DataError, Problem
+from trainer.models.base import ModelConfig
 
 # All of them mean the tanh form: "gelu" is what the first published files say, and they mean the tanh form
 # too.
@@ -12,27 +13,20 @@ _TANH_GELU = ("gelu", "gelu_pytorch_tanh", "gelu_new")
 
 
 @dataclass(frozen=True)
-class GemmaConfig:
+class GemmaConfig(ModelConfig):
     """Shape and constants of a Gemma model; defaults are those of the published 7b.
 
     Attributes:
-        vocab_size: rows of the embedding.
-        hidden_size: width of the residual stream.
         intermediate_size: width inside the MLP.
-        num_hidden_layers: decoder layers.
-        num_attention_heads: query heads.
-        num_key_value_heads: key and value heads; divides the query heads.
-        head_dim: width of one head, independent of hidden_size / num_attention_heads.
         hidden_act: always the tanh form of GELU, whatever old files call it.
         max_position_embeddings: longest sequence the model was trained for.
-        initializer_range: standard deviation of fresh weights.
         rms_norm_eps: added to the mean square.
-        pad_token_id, eos_token_id, bos_token_id: token ids; a model may have several end tokens.
-        tie_word_embeddings: the head is the embedding.
         rope_theta: base of the rotary frequencies.
         attention_bias: biases on the four attention projections.
         extra: fields of the file that have no meaning here; written back as they came.
     """
+
+    model_type: ClassVar[str] = "gemma"
 
     vocab_size: int = 256000
     hidden_size: int = 3072
@@ -53,8 +47,6 @@ class GemmaConfig:
     attention_bias: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    model_type = "gemma"
-
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Self:
         """Read the content of a config.json.
@@ -68,7 +60,7 @@ class GemmaConfig:
         # transformers 5 writes the rotary base inside a dictionary of its own.
         rotary = raw.get("rope_parameters") or {}
         known.setdefault("rope_theta", rotary.get("rope_theta", cls.rope_theta))
-        problems = [*_size_problems(known, cls), *_unsupported(known, raw)]
+        problems = [*_value_problems(known), *_unsupported(known, raw)]
         if problems:
             raise DataError(problems)
         known["hidden_act"] = cls.hidden_act
@@ -78,28 +70,31 @@ class GemmaConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The content of a config.json that Hugging Face tools read."""
-        known = {"architectures": ["GemmaForCausalLM"], "model_type": self.model_type, **asdict(self)}
-        return {**known, **known.pop("extra")}
+        known = asdict(self)
+        extra = known.pop("extra")
+        return {"architectures": ["GemmaForCausalLM"], "model_type": self.model_type, **known, **extra}
 
 
-def _size_problems(known: Mapping[str, Any], cls: type[GemmaConfig]) -> list[Problem]:
+def _value_problems(known: Mapping[str, Any]) -> list[Problem]:
+    """Numbers that are none, and sizes that do not fit together."""
+    values = {item.name: known.get(item.name, item.default) for item in fields(GemmaConfig)}
     problems = []
-    sizes = [item.name for item in fields(cls) if item.type is int or item.type == "int"]
-    for name in sizes:
-        value = known.get(name, getattr(cls, name))
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            problems.append(_problem(name, f"got {value!r}, expected a whole number of at least 1"))
+    for item in fields(GemmaConfig):
+        value = values[item.name]
+        if item.type is int and (type(value) is not int or value < 1):
+            problems.append(_problem(item.name, f"got {value!r}, expected a whole number of at least 1"))
+        if item.type is float and (type(value) not in (int, float) or not value >= 0):
+            problems.append(_problem(item.name, f"got {value!r}, expected a number that is not negative"))
+        if item.type is bool and type(value) is not bool:
+            problems.append(_problem(item.name, f"got {value!r}, expected true or false"))
     if problems:
         return problems
-    heads = known.get("num_attention_heads", cls.num_attention_heads)
-    kv_heads = known.get("num_key_value_heads", cls.num_key_value_heads)
-    head_dim = known.get("head_dim", cls.head_dim)
+    heads, kv_heads = values["num_attention_heads"], values["num_key_value_heads"]
     if heads % kv_heads:
-        problems.append(
-            _problem("num_key_value_heads", f"got {kv_heads}, expected a divisor of {heads} heads")
-        )
-    if head_dim % 2:
-        problems.append(_problem("head_dim", f"got {head_dim}, expected an even number"))
+        expected = f"expected a divisor of num_attention_heads ({heads})"
+        problems.append(_problem("num_key_value_heads", f"got {kv_heads}, {expected}"))
+    if values["head_dim"] % 2:
+        problems.append(_problem("head_dim", f"got {values['head_dim']}, expected an even number"))
     return problems
 
 

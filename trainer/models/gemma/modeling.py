@@ -130,7 +130,7 @@ class Gemma(CausalLM):
     def decode(self, input_ids: Tensor, positions: np.ndarray, attend: Attend) -> Tensor:
         config = self.config
         heads = config.num_attention_heads, config.num_key_value_heads
-        rotary = rotary_tables(positions, config.head_dim, config.rope_theta, heads, self.dtype)
+        rotary = rotary_tables(positions, config.head_dim, config.rope_theta, heads, self.head_weight.dtype)
         return self.model(input_ids, rotary, attend)
 
 
