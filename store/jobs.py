@@ -138,7 +138,7 @@ def queued_jobs(session: Session, limit: int = MAX_PAGE) -> list[Job]:
 
 
 def explain_wait(session: Session, job_id: str, message: str) -> None:
-    """Let a queued job say what it waits for. This is no event: it may be told at every pass of the scheduler."""
+    """Let a queued job say what it waits for. No event is written: every pass of the scheduler may say it."""
     session.execute(
         update(Job)
         .where(Job.id == job_id, Job.status == Status.queued, Job.message != message)
