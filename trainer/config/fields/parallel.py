@@ -40,7 +40,7 @@ class ParallelFields(FieldGroup):
     hybrid_parallel_topo_order: Literal["pp_first", "sharding_first"] | None = setting(
         None, "Order of the groups among ranks.", ONE_DEVICE
     )
-    sharding_parallel_mesh_dimension: Text = setting("dp", "Mesh axis of sharding.", AUTO)
+    sharding_parallel_mesh_dimension: Text = setting("dp", "Mesh axis of sharding.", ONE_DEVICE)
     sharding_comm_buffer_size_MB: Whole = setting(  # noqa: N815
         -1, "Communication buffer of sharding in MB.", ONE_DEVICE, ge=-1
     )

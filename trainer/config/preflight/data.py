@@ -43,11 +43,7 @@ def check_data(
 def _missing(folder: Path, split: str) -> Problem:
     why = "do_train" if split == "train" else "do_eval"
     msg = f"{folder} has no {split}.json and no folder {split} with JSON lines, and {why} is true"
-    hint = (
-        "Add the file."
-        if split == "train"
-        else "Add the file, or set evaluation_strategy to no and do_eval to false."
-    )
+    otherwise = "" if split == "train" else ", or set evaluation_strategy to no and do_eval to false"
     return Problem((FIELD,), msg, f"Add the file{otherwise}.")
 
 

@@ -1,0 +1,158 @@
+"""The tables of docs/config.md, made from the fields: `python -m trainer.config.docs [FILE]`."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic.fields import FieldInfo
+
+from trainer.config.explain import expectation
+from trainer.config.fields.base import FieldGroup
+from trainer.config.fields.checkpoint import CheckpointFields
+from trainer.config.fields.data import DataFields, GenerationFields, PreferenceDataFields, SftDataFields
+from trainer.config.fields.evaluation import EvaluationFields
+from trainer.config.fields.kernels import KernelFields
+from trainer.config.fields.logging import LoggingFields
+from trainer.config.fields.loop import LoopFields
+from trainer.config.fields.model import FinetuneModelFields, ModelFields
+from trainer.config.fields.optimizer import DecayFields, OptimizerFields
+from trainer.config.fields.parallel import ParallelFields
+from trainer.config.fields.peft import AdapterFields, LoraFields, PreferenceLoraFields, ReftFields
+from trainer.config.fields.precision import PrecisionFields
+from trainer.config.fields.preference import DpoFields, KtoFields
+from trainer.config.fields.quantization import QuantizationFields
+from trainer.config.names import ALIASES, DROPPED
+from trainer.config.schema import CONFIGS
+from trainer.config.standing import standing_of
+from trainer.config.tasks import AVAILABLE_TASKS
+from trainer.config.values import show
+
+FILE = Path("docs/config.md")
+
+SECTIONS: tuple[tuple[str, tuple[type[FieldGroup], ...]], ...] = (
+    ("Model", (ModelFields, FinetuneModelFields)),
+    ("Data", (SftDataFields, PreferenceDataFields, DataFields, GenerationFields)),
+    ("Training loop", (LoopFields,)),
+    ("Optimizer and schedule", (OptimizerFields, DecayFields)),
+    ("Evaluation and saving", (EvaluationFields,)),
+    ("Logging", (LoggingFields,)),
+    ("Precision and device", (PrecisionFields,)),
+    ("Parallelism", (ParallelFields,)),
+    ("Checkpoints", (CheckpointFields,)),
+    ("Kernels and recompute", (KernelFields,)),
+    ("Parameter-efficient tuning", (LoraFields, PreferenceLoraFields, AdapterFields, ReftFields)),
+    ("Preference training", (DpoFields, KtoFields)),
+    ("Quantization", (QuantizationFields,)),
+)
+
+INTRODUCTION = """# The argument file
+
+Made by `python -m trainer.config.docs`; do not edit.
+
+A job's `config` is the JSON argument file of PaddleNLP 3.0.0b4: the same names, the same defaults.
+
+* Names are exact. An unknown name is refused with the nearest known one; the old names below still work, with
+  a warning.
+* `null` means "not set". Numbers and booleans may be written as text (`"3e-05"`, `"True"`, `"no"`). A whole
+  number may not be written with a decimal point. A list of one may be written without its brackets.
+* No `do_*` flag at all in a training task means `do_train`, with a warning.
+* All problems are answered at once.
+* References to uploaded data (`dataset:`) and to results of jobs (`job:`) are not available in this version.
+
+"In this version" says what becomes of an argument that is set. **yes**: it does what it says. **no effect**: it
+is accepted, with a warning that gives the reason. **refused**: any value but the default (and those named) is
+refused. Arguments of a task that is not available are checked in the same way; the task itself is refused.
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    return "\n".join([INTRODUCTION, *_tasks(), *_names(), *_sections()]) + "\n"
+
+
+def _tasks() -> Iterator[str]:
+    yield "## Tasks\n"
+    yield "| task | trains | available |"
+    yield "| --- | --- | --- |"
+    for task, config in CONFIGS.items():
+        available = "yes" if task in AVAILABLE_TASKS else "not in this version"
+        yield f"| `{task}` | {_first_line(config)} | {available} |"
+    yield ""
+
+
+def _names() -> Iterator[str]:
+    yield "## Old names\n"
+    yield "| name | now |"
+    yield "| --- | --- |"
+    for old, new in ALIASES.items():
+        yield f"| `{old}` | `{new}` |"
+    for old, remedy in DROPPED.items():
+        yield f"| `{old}` | refused: {_cell(remedy)} |"
+    yield ""
+
+
+def _sections() -> Iterator[str]:
+    for title, groups in SECTIONS:
+        yield f"## {title}\n"
+        yield "| argument | tasks | value | default | meaning | in this version |"
+        yield "| --- | --- | --- | --- | --- | --- |"
+        for group in groups:
+            for name in group.__annotations__:
+                yield _row(group, name)
+        yield ""
+
+
+def _row(group: type[FieldGroup], name: str) -> str:
+    owners = {task: config for task, config in CONFIGS.items() if issubclass(config, group)}
+    fields = {task: config.model_fields[name] for task, config in owners.items()}
+    field = next(iter(fields.values()))
+    cells = [
+        f"`{name}`",
+        "all" if len(owners) == len(CONFIGS) else ", ".join(owners),
+        expectation(field),
+        _default(fields),
+        field.description or "",
+        _standing(field),
+    ]
+    return f"| {' | '.join(_cell(cell) for cell in cells)} |"
+
+
+def _default(fields: dict[str, FieldInfo]) -> str:
+    by_default: dict[str, list[str]] = {}
+    for task, field in fields.items():
+        value = (
+            "required" if field.is_required() else f"`{show(field.get_default(call_default_factory=True))}`"
+        )
+        by_default.setdefault(value.replace("`null`", "not set"), []).append(task)
+    if len(by_default) == 1:
+        return next(iter(by_default))
+    return "; ".join(f"{default} ({', '.join(tasks)})" for default, tasks in by_default.items())
+
+
+def _standing(field: FieldInfo) -> str:
+    standing = standing_of(field)
+    if standing.kind == "supported":
+        return "yes"
+    if standing.kind == "no_effect":
+        return f"no effect: {standing.reason}"
+    allowed = f" (except {', '.join(map(show, standing.harmless))})" if standing.harmless else ""
+    return f"refused{allowed}: {standing.reason}"
+
+
+def _first_line(config: type[FieldGroup]) -> str:
+    return (config.__doc__ or "").splitlines()[0]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main(arguments: list[str]) -> None:
+    """Write the page to the given file, or to docs/config.md."""
+    path = Path(arguments[0]) if arguments else FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
