@@ -21,55 +21,62 @@ Names = Annotated[tuple[str, ...], NoDecode]
 class Settings(BaseSettings):
     """Everything an operator can set. Paths are absolute once read."""
 
-    model_config = SettingsConfigDict(env_prefix="REGATTA_", frozen=True, validate_default=True)
+    model_config = SettingsConfigDict(
+        env_prefix="REGATTA_", frozen=True, validate_default=True, use_attribute_docstrings=True
+    )
 
-    data_dir: Path = Field(
-        Path("regatta-data"), description="Folder of everything that has no place of its own"
-    )
-    database_url: str = Field("", description="SQLAlchemy URL; default: SQLite in the data directory")
-    broker_url: str = Field("", description="redis://… or unix://…; default: the embedded server's socket")
-    artifacts_url: str = Field(
-        "", description="Where results are kept (file://…); default: in the data directory"
-    )
-    work_dir: Path = Field(Path(), description="Job workspaces of this host; default: in the data directory")
-    model_roots: Roots = Field((), description="Folders that models may be read from (JSON list or a:b)")
-    data_roots: Roots = Field((), description="Folders that data sets may be read from (JSON list or a:b)")
+    data_dir: Path = Path("regatta-data")
+    """Folder of everything that has no place of its own."""
+    database_url: str = ""
+    """SQLAlchemy URL; default: SQLite in the data directory."""
+    broker_url: str = ""
+    """redis://… or unix://…; default: the embedded server's socket."""
+    artifacts_url: str = ""
+    """Where results are kept (file://…); default: in the data directory."""
+    work_dir: Path = Path()
+    """Job workspaces of this host; default: in the data directory."""
+    model_roots: Roots = ()
+    """Folders that models may be read from (JSON list or a:b)."""
+    data_roots: Roots = ()
+    """Folders that data sets may be read from (JSON list or a:b)."""
 
-    api_host: str = Field("127.0.0.1", description="Address that the API listens on")
-    api_port: int = Field(8000, ge=0, le=65535, description="Port that the API listens on; 0: any free one")
-    allowed_hosts: Names = Field((), description="Host names that the API answers for (JSON list or a:b)")
-    max_body_bytes: int = Field(1 << 20, gt=0, description="Largest request body of JSON routes")
-    stream_ping_s: Seconds = Field(15.0, description="Time between comment pings on open event streams")
+    api_host: str = "127.0.0.1"
+    """Address that the API listens on."""
+    api_port: int = Field(default=8000, ge=0, le=65535)
+    """Port that the API listens on; 0: any free one."""
+    allowed_hosts: Names = ()
+    """Host names that the API answers for (JSON list or a:b)."""
+    max_body_bytes: int = Field(default=1 << 20, gt=0)
+    """Largest request body of JSON routes."""
+    stream_ping_s: Seconds = 15.0
+    """Time between comment pings on open event streams."""
 
-    host_name: str = Field(
-        "", pattern=r"^[A-Za-z0-9._-]*$", description="Name of this host; default: hostname"
-    )
-    devices: str = Field(
-        "cpu:1",
-        pattern=r"^(cpu|gpu)(:[0-9]+)?$",
-        description="Devices of this host: cpu:N, gpu:N, gpu (all found)",
-    )
-    lease_ttl_s: Seconds = Field(
-        60.0, description="How long an attempt may stay silent before it may be lost"
-    )
-    heartbeat_s: Seconds = Field(10.0, description="Time between two renewals of a lease or a host")
-    lease_grace_s: Seconds = Field(
-        15.0, description="Extra time before an attempt whose lease ran out is reaped"
-    )
-    lost_lease_limit: int = Field(
-        3, ge=1, description="Lost leases in a row, without a checkpoint, that fail a job"
-    )
-    outage_s: Seconds = Field(
-        600.0, description="How long a trainer goes on while the database does not answer"
-    )
-    stop_grace_s: Seconds = Field(60.0, description="Time a trainer gets between SIGTERM and SIGKILL")
-    start_timeout_s: Seconds = Field(60.0, description="Time a host gets to claim a job that it was told of")
-    republish_s: Seconds = Field(
-        30.0, description="Time after which an unclaimed placement is announced again"
-    )
-    poll_s: Seconds = Field(1.0, description="Longest sleep of loops that wait for a hint")
-    log_flush_s: Seconds = Field(5.0, description="Time between two log segments written to the artifacts")
-    log_stream_entries: int = Field(1000, gt=0, description="Entries kept in the live log stream of a job")
+    host_name: str = Field(default="", pattern=r"^[A-Za-z0-9._-]*$")
+    """Name of this host; default: hostname."""
+    devices: str = Field(default="cpu:1", pattern=r"^(cpu|gpu)(:[0-9]+)?$")
+    """Devices of this host: cpu:N, gpu:N, gpu (all found)."""
+    lease_ttl_s: Seconds = 60.0
+    """How long an attempt may stay silent before it may be lost."""
+    heartbeat_s: Seconds = 10.0
+    """Time between two renewals of a lease or a host."""
+    lease_grace_s: Seconds = 15.0
+    """Extra time before an attempt whose lease ran out is reaped."""
+    lost_lease_limit: int = Field(default=3, ge=1)
+    """Lost leases in a row, without a checkpoint, that fail a job."""
+    outage_s: Seconds = 600.0
+    """How long a trainer goes on while the database does not answer."""
+    stop_grace_s: Seconds = 60.0
+    """Time a trainer gets between SIGTERM and SIGKILL."""
+    start_timeout_s: Seconds = 60.0
+    """Time a host gets to claim a job that it was told of."""
+    republish_s: Seconds = 30.0
+    """Time after which an unclaimed placement is announced again."""
+    poll_s: Seconds = 1.0
+    """Longest sleep of loops that wait for a hint."""
+    log_flush_s: Seconds = 5.0
+    """Time between two log segments written to the artifacts."""
+    log_stream_entries: int = Field(default=1000, gt=0)
+    """Entries kept in the live log stream of a job."""
 
     @field_validator("model_roots", "data_roots", "allowed_hosts", mode="before")
     @classmethod
@@ -118,4 +125,4 @@ class Settings(BaseSettings):
 @lru_cache(maxsize=1)
 def get_settings() -> Settings:
     """The settings of this process, read once."""
-    return Settings()  # pyright: ignore[reportCallIssue]
+    return Settings()

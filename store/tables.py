@@ -13,18 +13,32 @@ from sqlalchemy import (
     Integer,
     MetaData,
     String,
-    Text,
+    TypeDecorator,
     UniqueConstraint,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-JsonValue = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+
+class PlainText(TypeDecorator[str]):
+    """Text without what PostgreSQL cannot store: NUL characters and halves of surrogate pairs."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None or (value.isprintable() and value.isascii()):
+            return value
+        return value.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+
+
+JsonValue = JSON(none_as_null=True)  # not JSONB, which forgets the order of keys and refuses some texts
 RowId = BigInteger().with_variant(Integer, "sqlite")
-Id = String(36)
-Name = String(255)
-Word = String(32)
+Id = PlainText(36)
+Name = PlainText(255)
+Word = PlainText(32)
+Text = PlainText()
 
 
 class Base(DeclarativeBase):

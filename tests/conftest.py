@@ -26,7 +26,7 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """Settings with everything below a temporary data directory; nothing is started or created yet."""
-    return Settings(data_dir=tmp_path / "data")  # pyright: ignore[reportCallIssue]
+    return Settings(data_dir=tmp_path / "data")
 
 
 @pytest.fixture

@@ -2,14 +2,13 @@
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import postgresql
 
 revision = "0001"
 down_revision = None
 branch_labels = None
 depends_on = None
 
-JSON = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
+JSON = sa.JSON(none_as_null=True)
 ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
@@ -33,7 +32,7 @@ def upgrade() -> None:
         sa.Column("task", sa.String(length=32), nullable=False),
         sa.Column("status", sa.String(length=32), nullable=False),
         sa.Column("reason", sa.String(length=32), nullable=False),
-        sa.Column("message", sa.Text(), nullable=False),
+        sa.Column("message", sa.String(), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("priority", sa.Integer(), nullable=False),
         sa.Column("nodes", sa.Integer(), nullable=False),
@@ -74,7 +73,7 @@ def upgrade() -> None:
         sa.Column("started_at", sa.Double(), nullable=True),
         sa.Column("ended_at", sa.Double(), nullable=True),
         sa.Column("reason", sa.String(length=32), nullable=True),
-        sa.Column("message", sa.Text(), nullable=False),
+        sa.Column("message", sa.String(), nullable=False),
         sa.Column("exit_code", sa.Integer(), nullable=True),
         sa.Column("finished_by", sa.String(length=255), nullable=True),
         sa.Column("events_offset", sa.BigInteger(), nullable=False),
@@ -100,7 +99,7 @@ def upgrade() -> None:
         sa.Column("is_result", sa.Boolean(), nullable=False),
         sa.Column("best", sa.Boolean(), nullable=False),
         sa.Column("metrics", JSON, nullable=False),
-        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
         sa.Column("bytes", sa.BigInteger(), nullable=False),
         sa.Column("files", JSON, nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
@@ -136,7 +135,7 @@ def upgrade() -> None:
         sa.Column("from_status", sa.String(length=32), nullable=True),
         sa.Column("to_status", sa.String(length=32), nullable=True),
         sa.Column("reason", sa.String(length=32), nullable=True),
-        sa.Column("message", sa.Text(), nullable=False),
+        sa.Column("message", sa.String(), nullable=False),
         sa.Column("data", JSON, nullable=False),
         sa.ForeignKeyConstraint(
             ["job_id"], ["jobs.id"], name=op.f("fk_job_events_job_id_jobs"), ondelete="CASCADE"
