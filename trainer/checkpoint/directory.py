@@ -1,0 +1,119 @@
+"""Directories that appear whole or not at all.
+
+A directory is filled under a hidden name beside its final one, every file and the directory itself are synced
+to the disk, and then it is renamed. ``manifest.json``, written last, lists bytes and SHA-256 of every other
+file, so a reader can tell later damage (a truncated file, an incomplete copy) from a whole directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trainer.files import write_json
+
+MANIFEST = "manifest.json"
+_PARTIAL = ".partial"
+_REMOVED = ".removed"
+
+
+@contextmanager
+def whole_directory(target: Path) -> Iterator[Path]:
+    """A context manager: fill the yielded directory; when the block ends, `target` is that directory.
+
+    A `target` that exists is replaced. When the block raises, nothing is left behind.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.parent / f".{target.name}{_PARTIAL}"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        yield partial
+        write_manifest(partial)
+        sync_tree(partial)
+        if target.exists():
+            remove_directory(target)
+        partial.rename(target)
+        _sync(target.parent)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def remove_directory(target: Path) -> None:
+    """Delete a directory; a crash in between never leaves half of it under its name."""
+    removed = target.parent / f".{target.name}{_REMOVED}"
+    shutil.rmtree(removed, ignore_errors=True)
+    target.rename(removed)
+    shutil.rmtree(removed)
+
+
+def remove_leftovers(parent: Path) -> None:
+    """Delete what interrupted writes left in `parent`: of checkpoint directories, and of single files."""
+    for suffix in (_PARTIAL, _REMOVED):
+        for leftover in parent.glob(f".checkpoint-*{suffix}"):
+            shutil.rmtree(leftover, ignore_errors=True)
+    for leftover in parent.glob(".*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+def write_manifest(directory: Path) -> None:
+    """Write ``manifest.json``: ``{"files": {relative path: {"bytes", "sha256"}}}``."""
+    files = {
+        path.relative_to(directory).as_posix(): {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name != MANIFEST
+    }
+    write_json(directory / MANIFEST, {"files": files})
+
+
+def damage(directory: Path, *, contents: bool = True) -> str | None:
+    """What makes `directory` differ from its manifest, in a few words, or None when it is whole.
+
+    Args:
+        directory: one that `whole_directory` made.
+        contents: compare the SHA-256 of every file too, not only its size.
+    """
+    try:
+        listed = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["files"]
+        expected = {str(name): (int(entry["bytes"]), str(entry["sha256"])) for name, entry in listed.items()}
+    except FileNotFoundError:
+        return f"it has no {MANIFEST}"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return f"its {MANIFEST} cannot be read"
+    for name, (size, _) in expected.items():
+        path = directory / name
+        if not path.is_file():
+            return f"{name} is missing"
+        if path.stat().st_size != size:
+            return f"{name} has {path.stat().st_size} bytes where {size} were written"
+    if contents:
+        for name, (_, sha256) in expected.items():
+            if _sha256(directory / name) != sha256:
+                return f"the contents of {name} have changed since it was written"
+    return None
+
+
+def sync_tree(directory: Path) -> None:
+    """Flush every file and folder below `directory`, and itself, to the disk."""
+    for path in directory.rglob("*"):
+        _sync(path)
+    _sync(directory)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

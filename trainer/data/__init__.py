@@ -1,0 +1,1 @@
+"""Training data: records of a data set become token ids and labels, examples become batches."""

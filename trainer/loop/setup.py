@@ -1,0 +1,188 @@
+"""A run and everything it holds, brought to its first step or to that of a checkpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import paddle
+
+from trainer.checkpoint.find import Checkpoint
+from trainer.checkpoint.optimizer_state import OPTIMIZER_FILE, load_optimizer
+from trainer.config import FinetuneConfig
+from trainer.config.preflight.steps import check_steps
+from trainer.config.problems import ConfigError, Problem
+from trainer.data.batches import Collator
+from trainer.data.dataset import Split
+from trainer.events import EventWriter
+from trainer.loop.evaluation import evaluate
+from trainer.loop.optimizer import build_optimizer
+from trainer.loop.plan import Plan, plan_steps
+from trainer.loop.precision import FullPrecision, Precision, make_precision
+from trainer.loop.report import Reporter
+from trainer.loop.resume import changed_settings, load_state, run_settings
+from trainer.loop.schedule import Schedule, warmup_steps
+from trainer.loop.state import TrainState
+from trainer.models.base import CausalLM
+from trainer.tokenizers import Tokenizer
+
+StopQuestion = Callable[[], bool]
+
+
+@dataclass
+class Run:
+    """Everything that the training loop works on.
+
+    Attributes:
+        config: the arguments.
+        output_dir: absolute; checkpoints and the final model go there.
+        events: where the run reports.
+        train, dev: the tokenized splits; dev is None when nothing is evaluated.
+        collate: pads examples to batches.
+        tokenizer: saved beside the weights.
+        model, optimizer, precision: what a step changes, and how.
+        plan, schedule: how many steps, and their learning rates.
+        state: where the run stands.
+        report: tells log and events.
+        saved_step: step of the newest checkpoint in output_dir that this run made or began with; -1: none.
+    """
+
+    config: FinetuneConfig
+    output_dir: Path
+    events: EventWriter
+    train: Split
+    dev: Split | None
+    collate: Collator
+    tokenizer: Tokenizer
+    model: CausalLM
+    optimizer: paddle.optimizer.AdamW
+    precision: FullPrecision
+    plan: Plan
+    schedule: Schedule
+    state: TrainState
+    report: Reporter
+    saved_step: int
+
+
+def prepare_run(
+    config: FinetuneConfig,
+    events: EventWriter,
+    train: Split,
+    dev: Split | None,
+    collate: Collator,
+    tokenizer: Tokenizer,
+    model: CausalLM,
+    precision: Precision,
+    start: Checkpoint | None,
+) -> Run:
+    """A run that is ready for its next step.
+
+    Args:
+        config, events: the arguments (with absolute paths), and where to report.
+        train, dev, collate, tokenizer: the data.
+        model: with the weights to begin with, which are those of `start` when it is given.
+        precision: from `choose_precision`.
+        start: the checkpoint to go on from.
+
+    Raises:
+        ConfigError: dataloader_drop_last leaves no batch, or `start` was saved without its optimizer.
+        DataError: the checkpoint's state does not belong to this model.
+    """
+    problems, _, _ = check_steps(config, len(train.examples))
+    if problems:
+        raise ConfigError(problems)
+    mixing = make_precision(precision, config)
+    optimizer = build_optimizer(model.parameters(), config, master_weights=precision.master_weights)
+    mixing.prepare(model, optimizer)
+    settings = run_settings(config, train.fingerprint())
+    state = TrainState()
+    if start is not None:
+        state = load_state(start)
+        if warning := changed_settings(state.settings, settings):
+            events.warn(warning)
+        if config.ignore_load_lr_and_optim:
+            state.schedule_step = 0
+        else:
+            _check_optimizer_is_there(start)
+            load_optimizer(model, optimizer, start.path)
+            mixing.load_state(state.loss_scaling)
+    state.settings = settings
+    if config.resume_from_checkpoint:
+        state.resumed_from = str(Path(config.resume_from_checkpoint).resolve())
+    plan = plan_steps(config, len(train.examples), state)
+    if config.ignore_data_skip:
+        state.consumed = 0
+    model.train()
+    output_dir = Path(config.output_dir)
+    return Run(
+        config=config,
+        output_dir=output_dir,
+        events=events,
+        train=train,
+        dev=dev,
+        collate=collate,
+        tokenizer=tokenizer,
+        model=model,
+        optimizer=optimizer,
+        precision=mixing,
+        plan=plan,
+        schedule=_schedule(config, plan),
+        state=state,
+        report=Reporter(events, plan, state),
+        saved_step=start.step if start is not None and start.path.parent == output_dir else -1,
+    )
+
+
+def build_collator(config: FinetuneConfig, tokenizer: Tokenizer) -> Collator:
+    """The collator for a tokenizer: its padding side, its pad id (its EOS when it has none)."""
+    pad_ids = [token for token in (tokenizer.pad_id, tokenizer.eos_id) if token is not None]
+    return Collator(
+        pad_id=pad_ids[0] if pad_ids else 0,
+        side=tokenizer.padding_side,
+        length=config.max_length if config.pad_to_max_length else None,
+        multiple_of=config.pad_to_multiple_of,
+    )
+
+
+def evaluate_run(run: Run, split: Split, should_stop: StopQuestion) -> dict[str, float] | None:
+    """Metrics of the run's present weights on `split`; None when `should_stop` said so in between."""
+    return evaluate(
+        run.model,
+        split.examples,
+        run.collate,
+        run.config.per_device_eval_batch_size,
+        run.precision,
+        should_stop,
+        loss_only=run.config.prediction_loss_only,
+    )
+
+
+def count_parameters(model: CausalLM) -> int:
+    """Numbers in all parameters of a model."""
+    return sum(math.prod(parameter.shape) for parameter in model.parameters())
+
+
+def _check_optimizer_is_there(start: Checkpoint) -> None:
+    if (start.path / OPTIMIZER_FILE).is_file():
+        return
+    raise ConfigError(
+        Problem(
+            ("ignore_load_lr_and_optim",),
+            f"{start.path} was saved without optimizer state (ignore_save_lr_and_optim)",
+            "Set ignore_load_lr_and_optim to true to go on with a fresh optimizer.",
+        )
+    )
+
+
+def _schedule(config: FinetuneConfig, plan: Plan) -> Schedule:
+    return Schedule(
+        kind=config.lr_scheduler_type,
+        learning_rate=config.learning_rate,
+        warmup_steps=warmup_steps(config.warmup_steps, config.warmup_ratio, plan.total_steps),
+        total_steps=config.decay_steps if config.decay_steps > 0 else plan.total_steps,
+        num_cycles=config.num_cycles,
+        lr_end=config.lr_end,
+        power=config.power,
+    )

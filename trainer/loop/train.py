@@ -1,0 +1,176 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from trainer.checkpoint.directory import remove_directory
+from trainer.checkpoint.find import list_checkpoints
+from trainer.checkpoint.rotation import surplus
+from trainer.checkpoint.save import save_checkpoint
+from trainer.config.problems import Problem
+from trainer.data.batches import Batch, epoch_order, epoch_steps
+from trainer.loop.plan import evaluation_due, logging_due, saving_due
+from trainer.loop.setup import Run, StopQuestion, evaluate_run
+from trainer.loop.step import NonFiniteLossError, seed_step, train_step
+
+log = logging.getLogger(__name__)
+
+#: So many fp16 steps skipped in a row mean that no loss scale helps.
+MAX_SKIPPED_STEPS = 25
+
+
+def train(run: Run, should_stop: StopQuestion) -> bool:
+    """Train from where the run stands to its last step.
+
+    After each step comes what is due: log, then evaluate, then save.
+
+    Returns:
+        True when `should_stop` ended it early. The newest checkpoint then holds the last step taken.
+    """
+    config, state, plan = run.config, run.state, run.plan
+    _say_where_it_begins(run)
+    run.report.begin()
+    if _evaluation_is_missing(run) and not _close_step(run, should_stop):
+        return _stop(run)
+    examples = run.train.examples
+    batch_size, drop_last = config.per_device_train_batch_size, config.dataloader_drop_last
+    skipped_in_a_row = 0
+    while state.step < plan.total_steps:
+        state.begin_epoch(len(examples), batch_size, drop_last)
+        order = epoch_order(len(examples), config.seed, state.epoch)
+        accumulation = config.gradient_accumulation_steps
+        for parts in epoch_steps(order, state.consumed, batch_size, accumulation, drop_last):
+            if should_stop():
+                return _stop(run)
+            run.report.step_begins()
+            batches = [run.collate([examples[index] for index in part]) for part in parts]
+            rate = run.schedule.rate(state.schedule_step)
+            seed_step(config.seed, state.step)
+            result = train_step(
+                run.model,
+                run.optimizer,
+                batches,
+                step=state.step + 1,
+                rate=rate,
+                max_grad_norm=config.max_grad_norm,
+                precision=run.precision,
+            )
+            samples, tokens = _count(batches)
+            state.advance(samples, tokens)
+            run.report.step_ends(samples, tokens)
+            if result.skipped:
+                state.skipped += 1
+                skipped_in_a_row += 1
+                _refuse_endless_skipping(skipped_in_a_row, state.step)
+            else:
+                state.add_loss(result.loss)
+                skipped_in_a_row = 0
+            if logging_due(config, plan, state):
+                run.report.log_step(result, rate)
+            if not _close_step(run, should_stop):
+                return _stop(run)
+            if state.step >= plan.total_steps:
+                break
+    return False
+
+
+def save(run: Run, metrics: dict[str, float]) -> None:
+    """Save a checkpoint of the present step and remove those over save_total_limit.
+
+    Args:
+        run: the run.
+        metrics: of the evaluation after this step; empty when there was none. Only a checkpoint with metrics
+            can become the best one.
+    """
+    state, precision = run.state, run.precision
+    name = f"checkpoint-{state.step}"
+    best = _note_best(run, name, metrics)
+    state.loss_scaling = precision.state()
+    stored = state.as_dict(run.plan.total_steps, run.plan.total_epochs)
+    optimizer = None if run.config.ignore_save_lr_and_optim else run.optimizer
+    checkpoint = save_checkpoint(run.output_dir, state.step, run.model, run.tokenizer, optimizer, stored)
+    run.saved_step = state.step
+    run.report.saved(checkpoint, metrics, best)
+    limit = run.config.save_total_limit
+    for old in surplus(list_checkpoints(run.output_dir), limit, checkpoint, state.best_checkpoint):
+        remove_directory(old.path)
+        run.report.removed(old)
+
+
+def _close_step(run: Run, should_stop: StopQuestion) -> bool:
+    """Evaluate and save, where due after the present step. False: asked to stop while evaluating."""
+    config, state = run.config, run.state
+    metrics: dict[str, float] | None = {}
+    if evaluation_due(config, run.plan, state) and run.dev is not None:
+        metrics = evaluate_run(run, run.dev, should_stop)
+        if metrics is None:
+            return False
+        run.report.log_evaluation(metrics)
+    if saving_due(config, run.plan, state):
+        save(run, metrics)
+    return True
+
+
+def _stop(run: Run) -> bool:
+    if run.saved_step != run.state.step:
+        save(run, {})
+    log.info("stopped after step %d of %d", run.state.step, run.plan.total_steps)
+    return True
+
+
+def _evaluation_is_missing(run: Run) -> bool:
+    """Whether the checkpoint that the run began with was saved before its step's evaluation, by a stop."""
+    state = run.state
+    due = state.step > 0 and evaluation_due(run.config, run.plan, state)
+    return due and state.evaluation(state.step) is None
+
+
+def _note_best(run: Run, name: str, metrics: dict[str, float]) -> bool:
+    """Keep the best value of metric_for_best_model; True when `metrics` has it."""
+    wanted, state = run.config.metric_for_best_model, run.state
+    if not wanted or not metrics:
+        return False
+    metric = wanted if wanted.startswith("eval_") else f"eval_{wanted}"
+    value = metrics[metric]
+    known = state.best_metric
+    better = known is None or (value > known if run.config.greater_is_better else value < known)
+    if better and math.isfinite(value):
+        state.best_metric, state.best_checkpoint = value, name
+        return True
+    return False
+
+
+def _say_where_it_begins(run: Run) -> None:
+    state, total = run.state, run.plan.total_steps
+    examples = len(run.train.examples)
+    if state.step >= total:
+        run.events.warn(
+            Problem(
+                ("num_train_epochs",),
+                f"this run is already at step {state.step} of {total}, so there is nothing left to train",
+                "Raise num_train_epochs or max_steps to train on.",
+            )
+        )
+    elif state.step:
+        log.info(
+            "going on from step %d of %d (epoch %.2f), %d examples", state.step, total, state.epochs, examples
+        )
+    else:
+        log.info("training for %d steps (%.3g epochs) of %d examples", total, run.plan.total_epochs, examples)
+
+
+def _refuse_endless_skipping(in_a_row: int, step: int) -> None:
+    if in_a_row >= MAX_SKIPPED_STEPS:
+        raise NonFiniteLossError(
+            Problem(
+                ("fp16",),
+                f"the last {in_a_row} steps up to step {step} were skipped: gradients overflowed in fp16",
+                "Use bf16 instead of fp16, or lower learning_rate.",
+            )
+        )
+
+
+def _count(batches: list[Batch]) -> tuple[int, int]:
+    return sum(batch.examples for batch in batches), sum(batch.tokens for batch in batches)

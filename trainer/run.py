@@ -1,0 +1,192 @@
+"""The trainer as a process: arguments in, log lines and events out, an exit code that says how it went.
+
+``python -m trainer TASK CONFIG.json [--set key=value ...]``
+
+Exit codes: 0 done, or stopped after SIGTERM with a checkpoint; 2 bad config; 3 bad data; 75 the deadline
+passed; 1 anything else. Events are described in `trainer.events`. Paddle is imported last, when the arguments
+are known to be good.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import io
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainer.config import TaskConfig, load_config
+from trainer.config.data_files import FIELD
+from trainer.config.preflight import check_job
+from trainer.config.problems import ConfigError, DataError, RegattaError
+from trainer.events import EventWriter
+from trainer.loop.guard import StopRequest, start_deadline_guard
+from trainer.ops.host import configure_cpu
+
+log = logging.getLogger(__name__)
+
+EXIT_OTHER = 1
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "resourceexhausted",
+    "fail to alloc",
+    "cannot allocate memory",
+    "bad_alloc",
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one task as the command line says; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    start_deadline_guard()
+    should_stop = StopRequest()
+    should_stop.listen()
+    _log_to_stdout()
+    events = EventWriter.from_environment()
+    try:
+        config = read_arguments(arguments.task, arguments.config, arguments.set, events)
+        configure_cpu()
+        import_paddle(should_stop)
+        run_task(arguments.task, config, events, should_stop)
+    except BaseException as error:
+        return report_failure(error, events)
+    return 0
+
+
+def run_task(
+    task: str, config: TaskConfig, events: EventWriter, should_stop: Callable[[], bool]
+) -> dict[str, Any]:
+    """Run a task in this process and return its result, which is also the last event.
+
+    Args:
+        task: one of `trainer.config.AVAILABLE_TASKS`.
+        config: the task's config; its paths are absolute, or relative to the working directory.
+        events: where progress is told.
+        should_stop: asked between steps; True means: save a checkpoint and end.
+
+    Returns:
+        path: absolute directory of the final model, or of the last checkpoint when stopped; metrics; stopped.
+
+    Raises:
+        RegattaError: it cannot be done, and why.
+    """
+    if task != "finetune":
+        raise ConfigError(f"task {task} is not available in this version")
+    from trainer.loop.finetune import finetune
+
+    result = finetune(config, events, should_stop)  # type: ignore[arg-type]
+    events.write("result", **result)
+    log.info("%s: %s", "stopped, and saved" if result["stopped"] else "done", result["path"])
+    return result
+
+
+def import_paddle(should_stop: StopRequest) -> None:
+    """Import Paddle without the noise it makes and without its signal handlers.
+
+    Its own handler of SIGTERM, installed by the import, would end the process in the middle of a step.
+    """
+    warnings.filterwarnings("ignore", message="No ccache found")
+    with should_stop.held(), contextlib.redirect_stderr(io.StringIO()):
+        import paddle  # noqa: F401
+
+
+def report_failure(error: BaseException, events: EventWriter) -> int:
+    """Tell log and events why the task ended, in words that a user can act on; returns the exit code."""
+    if isinstance(error, RegattaError):
+        log.error("%s", error)
+        events.fail(_kind(error), _first_sentence(error), error.problems)
+        return error.exit_code
+    if isinstance(error, SystemExit):
+        raise error
+    log.error("the trainer failed", exc_info=error)
+    events.fail(*_unexpected(error))
+    return EXIT_OTHER
+
+
+def _unexpected(error: BaseException) -> tuple[str, str]:
+    """Kind and sentence of an error that is not one of ours."""
+    text = " ".join(f"{error}".split())
+    if isinstance(error, KeyboardInterrupt):
+        return (
+            "interrupted",
+            "The trainer was interrupted before it could save; it goes on from its last checkpoint.",
+        )
+    if isinstance(error, MemoryError) or any(words in text.lower() for words in _OUT_OF_MEMORY):
+        return (
+            "oom",
+            "The device ran out of memory. Lower max_length, or per_device_train_batch_size and raise"
+            " gradient_accumulation_steps, which keeps the result.",
+        )
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return (
+            "disk",
+            f"The disk is full ({error.filename}). Free some space, or set save_total_limit.",
+        )
+    return "internal", f"The trainer failed: {type(error).__name__}: {text[:300]}. The log has the details."
+
+
+def _kind(error: RegattaError) -> str:
+    if isinstance(error, ConfigError):
+        return "config"
+    if isinstance(error, DataError):
+        return "data"
+    return getattr(error, "kind", "training")
+
+
+def _first_sentence(error: RegattaError) -> str:
+    more = len(error.problems) - 1
+    return f"{error.problems[0]}" + (f" ({more} more problems)" if more else "")
+
+
+def read_arguments(task: str, path: Path, overrides: Sequence[str], events: EventWriter) -> TaskConfig:
+    """The checked config of a task, with absolute paths; warnings become events.
+
+    Raises:
+        ConfigError, DataError: the arguments, or the files they name, cannot be used.
+    """
+    reading = load_config(task, path, overrides)
+    for warning in reading.warnings:
+        events.warn(warning)
+    if reading.config is None:
+        raise ConfigError(reading.problems)
+    checked = check_job(reading.config, None)
+    for warning in checked.warnings:
+        events.warn(warning)
+    if checked.problems:
+        about_data = all(problem.loc[:1] == (FIELD,) for problem in checked.problems)
+        raise (DataError if about_data else ConfigError)(checked.problems)
+    return checked.config
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer", description="Train a model as an argument file says."
+    )
+    parser.add_argument("task", metavar="TASK", help="what to do: finetune")
+    parser.add_argument("config", metavar="CONFIG.json", type=Path, help="argument file")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override one argument; repeatable"
+    )
+    return parser
+
+
+class _LogFormatter(logging.Formatter):
+    """Time and message; the level only where it matters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.mark = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        return super().format(record)
+
+
+def _log_to_stdout() -> None:
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(_LogFormatter("%(asctime)s %(mark)s%(message)s", "%H:%M:%S"))
+    logger = logging.getLogger("trainer")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
