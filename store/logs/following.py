@@ -29,7 +29,7 @@ async def follow_logs(
     ended: asyncio.Event,
     after: Position = START,
     poll_s: float = 1.0,
-) -> AsyncIterator[list[LogLine]]:
+) -> AsyncGenerator[list[LogLine]]:
     """Batches of lines behind `after` as they come, without gap or repeat, until the job is over.
 
     One blocking reader on the broker; while the broker is away, or has lost lines, the archive is polled.

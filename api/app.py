@@ -1,0 +1,46 @@
+"""The application: routes, error handling and what surrounds every request."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.metadata import version
+
+from fastapi import Depends, FastAPI
+
+from api import handlers, openapi
+from api.guard import Guard
+from api.query import refuse_unknown_names
+from api.routes import catalog, checkpoints, events, health, hosts, jobs, logs, metrics, results
+from api.service import Service
+from store.settings import Settings, get_settings
+
+DESCRIPTION = "Runs LLM fine-tuning jobs on PaddlePaddle: POST a task and its config, then poll or follow."
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The application over the store that `settings` (default: the environment's) name."""
+    settings = settings or get_settings()
+    app = FastAPI(
+        title="Regatta",
+        version=version("regatta"),
+        description=DESCRIPTION,
+        lifespan=_lifespan,
+        dependencies=[Depends(refuse_unknown_names)],
+        redirect_slashes=False,
+    )
+    app.state.service = Service.open(settings)
+    for noun in (jobs, events, metrics, logs, checkpoints, results, catalog, hosts, health):
+        app.include_router(noun.router)
+    app.openapi = partial(openapi.describe, app)
+    handlers.install(app)
+    app.add_middleware(handlers.Failures)
+    app.add_middleware(Guard, allowed_hosts=settings.allowed_hosts)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    async with service.hints:
+        yield
+    service.close()

@@ -1,0 +1,71 @@
+"""What a client may do to a job that exists: cancel, retry, delete."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from redis.exceptions import RedisError
+from sqlalchemy.orm import Session
+
+from api.access import require_job
+from api.problems import ApiError
+from api.service import Service
+from store import jobs, tables, wake
+from store.errors import Conflict
+from store.states import Status
+
+ALLOWED = {
+    Status.queued: ("cancel",),
+    Status.starting: ("cancel",),
+    Status.running: ("cancel",),
+    Status.stopping: ("cancel",),
+    Status.succeeded: ("delete",),
+    Status.failed: ("retry", "delete"),
+    Status.cancelled: ("retry", "delete"),
+}
+
+
+def cancel_job(service: Service, job_id: str) -> tables.Job:
+    """Stops the job. Raises ApiError: 404, 409."""
+    return _change(service, job_id, jobs.request_cancel)
+
+
+def retry_job(service: Service, job_id: str) -> tables.Job:
+    """Queues the job again. Raises ApiError: 404, 409."""
+    return _change(service, job_id, jobs.retry_job)
+
+
+def delete_job(service: Service, job_id: str) -> None:
+    """Forgets the job. Raises ApiError: 404, 409.
+
+    The artifacts go while the job's row is held: nobody can retry the job meanwhile, and after a crash it is
+    still there to be deleted again.
+    """
+    with service.database.transaction() as session, _explained_conflict(session, job_id):
+        jobs.delete_job(session, job_id)
+        service.artifacts.delete_prefix(f"jobs/{job_id}")
+    with suppress(RedisError):  # without a broker the stream goes by itself, after its time
+        service.log_stream.delete(job_id)
+    _announce(service, job_id)
+
+
+def _change(service: Service, job_id: str, change: Callable[[Session, str], tables.Job]) -> tables.Job:
+    with service.database.transaction() as session, _explained_conflict(session, job_id):
+        job = change(session, job_id)
+    _announce(service, job_id)
+    return job
+
+
+@contextmanager
+def _explained_conflict(session: Session, job_id: str) -> Iterator[None]:
+    require_job(session, job_id)
+    try:
+        yield
+    except Conflict as error:
+        status = Status(require_job(session, job_id).status)
+        allowed = ALLOWED[status]
+        detail = f"{str(error).capitalize()}. Possible now: {', '.join(allowed)}."
+        raise ApiError("conflict", detail, job_status=status, allowed=list(allowed)) from error
+
+
+def _announce(service: Service, job_id: str) -> None:
+    wake.wake(service.settings.broker_url, wake.SCHEDULER, wake.job_channel(job_id))

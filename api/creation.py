@@ -1,0 +1,81 @@
+"""Stores what POST /jobs asks for, once per Idempotency-Key."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from api.problems import ApiError
+from api.service import Service
+from api.submission import Submission, check
+from store import idempotency, jobs, tables, wake
+from store.errors import IdempotencyConflict
+from store.hosts import list_hosts
+
+
+def checked(service: Service, body: Mapping[str, Any]) -> Submission:
+    """The checked body. Raises ApiError (422) with everything that is wrong."""
+    return check(body, service.roots, lambda: _default_device(service))
+
+
+def create_job(service: Service, body: Mapping[str, Any], key: str | None) -> tuple[tables.Job, bool]:
+    """The job of this body, and whether this call has made it.
+
+    A known key is answered before anything is checked: what could be submitted then may not be possible any
+    more, and the client only wants to know what became of its first request.
+
+    Raises:
+        ApiError: 422 for a bad body; 409 for a key that came with another body.
+    """
+    canonical = json.dumps(body, sort_keys=True, ensure_ascii=False).encode()
+    try:
+        known = _known(service, key, canonical)
+        if known is not None:
+            return known, False
+        job, created = _store(service, checked(service, body), key, canonical)
+    except IdempotencyConflict as error:
+        raise ApiError("idempotency-conflict", f"{error}.") from error
+    if created:
+        wake.wake(service.settings.broker_url, wake.SCHEDULER)
+    return job, created
+
+
+def _known(service: Service, key: str | None, canonical: bytes) -> tables.Job | None:
+    if key is None:
+        return None
+    with service.database.reading() as session:
+        return idempotency.find_replay(session, key, canonical)
+
+
+def _store(
+    service: Service, submission: Submission, key: str | None, canonical: bytes
+) -> tuple[tables.Job, bool]:
+    new = _new_job(submission)
+    with service.database.transaction() as session:
+        if key is None:
+            return jobs.create_job(session, new), True
+        return idempotency.create_or_replay(session, key, canonical, new)
+
+
+def _new_job(submission: Submission) -> jobs.NewJob:
+    request, resources = submission.request, submission.resources
+    return jobs.NewJob(
+        task=request.task,
+        config_given=submission.given,
+        config_resolved=submission.resolved,
+        name=request.name,
+        nodes=resources.nodes,
+        devices_per_node=resources.devices_per_node,
+        device=resources.device,
+        priority=request.priority,
+        max_retries=request.max_retries,
+        timeout_s=request.timeout_s,
+        labels=request.labels,
+        warnings=tuple(warning.as_dict() for warning in submission.warnings),
+    )
+
+
+def _default_device(service: Service) -> str:
+    """gpu where some host has one: a job that does not say wants the faster kind."""
+    with service.database.reading() as session:
+        kinds = {host.device for host in list_hosts(session)}
+    return "gpu" if "gpu" in kinds else "cpu"

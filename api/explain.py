@@ -1,0 +1,64 @@
+"""Turns pydantic's error records into problems that say what came, what was expected and what to do."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from trainer.config.problems import Problem
+
+_EXPECTED: dict[str, str | Callable[[Mapping[str, Any]], str]] = {
+    "int_type": "an integer",
+    "int_parsing": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "literal_error": lambda ctx: f"one of {ctx['expected']}",
+    "enum": lambda ctx: f"one of {ctx['expected']}",
+    "greater_than": lambda ctx: f"a number > {ctx['gt']}",
+    "greater_than_equal": lambda ctx: f"a number >= {ctx['ge']}",
+    "less_than": lambda ctx: f"a number < {ctx['lt']}",
+    "less_than_equal": lambda ctx: f"a number <= {ctx['le']}",
+    "string_too_short": lambda ctx: f"at least {ctx['min_length']} characters",
+    "string_too_long": lambda ctx: f"at most {ctx['max_length']} characters",
+    "too_long": lambda ctx: f"at most {ctx['max_length']} entries",
+    "string_pattern_mismatch": lambda ctx: f"text that matches {ctx['pattern']}",
+}
+
+
+def shown(value: object) -> str:
+    """A value as the user wrote it, cut to a readable length."""
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint that offers the known name closest to `name`, or all of them when none is close."""
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"Did you mean {close[0]!r}?" if close else f"Known names: {', '.join(names)}."
+
+
+def explain(
+    error: Mapping[str, Any], prefix: tuple[str | int, ...] = (), known: Iterable[str] = ()
+) -> Problem:
+    """One pydantic error record as a problem; `known` are the names to choose from for an unknown field."""
+    loc = prefix + tuple(error["loc"])
+    kind, ctx = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        return Problem(loc, "unknown field", nearest(str(error["loc"][-1]), known))
+    if kind == "missing":
+        return Problem(loc, "is missing", f"Add {error['loc'][-1]!r}.")
+    if kind == "value_error":
+        return Problem(loc, f"got {shown(error['input'])}, {ctx['error']}")
+    expected = _EXPECTED.get(kind)
+    if expected is None:
+        return Problem(loc, f"got {shown(error['input'])}: {error['msg']}")
+    expectation = expected if isinstance(expected, str) else expected(ctx)
+    return Problem(loc, f"got {shown(error['input'])}, expected {expectation}")

@@ -1,0 +1,54 @@
+"""What may be asked for: the argument files that ship, and the schema of each task's config."""
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from api.explain import nearest
+from api.pagination import Cursor, PageLimit, part_of
+from api.problems import ApiError
+from api.schemas.catalog import Preset, PresetPage, PresetSummary
+from api.schemas.problems import answers
+from trainer.config import AVAILABLE_TASKS, json_schema, preset, preset_names
+
+router = APIRouter(tags=["catalog"])
+
+
+@router.get("/presets")
+def list_presets(limit: PageLimit = 200, cursor: Cursor = None) -> PresetPage:
+    """The argument files that ship, by family and name."""
+    names, next_cursor = part_of(preset_names(), "/".join, limit, cursor)
+    return PresetPage(items=[PresetSummary(**_summary(*name)) for name in names], next_cursor=next_cursor)
+
+
+@router.get("/presets/{family}/{name}", responses=answers(404))
+def show_preset(family: str, name: str) -> Preset:
+    """One argument file, ready to be changed and sent as `config`."""
+    if (family, name) not in preset_names():
+        known = ("/".join(names) for names in preset_names())
+        raise ApiError(
+            "not-found", f"There is no preset {family}/{name}. {nearest(f'{family}/{name}', known)}"
+        )
+    return Preset(**_summary(family, name), config=preset(family, name).config)
+
+
+@router.get("/schemas/{task}", responses=answers(404))
+def show_schema(task: str) -> dict[str, Any]:
+    """The JSON Schema of the task's config."""
+    if task not in AVAILABLE_TASKS:
+        raise ApiError("not-found", f"There is no schema of task {task!r}. {nearest(task, AVAILABLE_TASKS)}")
+    return json_schema(task)
+
+
+def _summary(family: str, name: str) -> dict[str, Any]:
+    task = preset(family, name).task
+    links = {"self": f"/presets/{family}/{name}", "schema": f"/schemas/{task}"}
+    if task not in AVAILABLE_TASKS:
+        del links["schema"]
+    return {
+        "family": family,
+        "name": name,
+        "task": task,
+        "available": task in AVAILABLE_TASKS,
+        "links": links,
+    }

@@ -1,0 +1,26 @@
+"""Hosts: their devices and what runs where."""
+
+from fastapi import APIRouter
+
+from api.pagination import Cursor, PageLimit, part_of
+from api.schemas.hosts import Host, HostPage
+from api.service import ServiceDep
+from store.database import database_now
+from store.hosts import allocations, list_hosts
+
+router = APIRouter(tags=["hosts"])
+
+
+@router.get("/hosts")
+def list_all(service: ServiceDep, limit: PageLimit = 200, cursor: Cursor = None) -> HostPage:
+    """All hosts that have ever registered, by name."""
+    with service.database.reading() as session:
+        now = database_now(session)
+        rows, next_cursor = part_of(list_hosts(session), lambda row: row.name, limit, cursor)
+        parts = allocations(session)
+    oldest = now - service.settings.lease_ttl_s
+    items = [
+        Host.of(row, row.heartbeat_at >= oldest, [part for part in parts if part.host == row.name])
+        for row in rows
+    ]
+    return HostPage(items=items, next_cursor=next_cursor)

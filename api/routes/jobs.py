@@ -1,0 +1,114 @@
+"""Jobs: create, check, list, show, stop, repeat, forget."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+
+from api.access import require_job
+from api.body import read_json_object
+from api.changes import cancel_job, delete_job, retry_job
+from api.creation import checked, create_job
+from api.labels import LabelFilters
+from api.openapi import json_body
+from api.pagination import Cursor, PageLimit, valid_cursor
+from api.schemas.jobs import PRINTABLE, Job, JobPage, JobRequest, Validation
+from api.schemas.problems import ProblemItem, answers
+from api.service import ServiceDep
+from store.jobs import list_jobs
+from store.states import Status
+
+router = APIRouter(tags=["jobs"])
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="A text of your choice, such as a UUID: however often it is sent, it makes one job",
+    ),
+]
+FilterText = Annotated[str | None, Query(max_length=200, pattern=PRINTABLE)]
+REPLAYED: dict[int | str, dict[str, Any]] = {
+    200: {"model": Job, "description": "The job that this Idempotency-Key has made before"}
+}
+
+
+async def _body(request: Request, service: ServiceDep) -> dict[str, Any]:
+    return await read_json_object(request, service.settings.max_body_bytes)
+
+
+Body = Annotated[dict[str, Any], Depends(_body)]
+
+
+@router.post(
+    "/jobs",
+    status_code=201,
+    responses=REPLAYED | answers(400, 409, 413, 415),
+    openapi_extra=json_body(JobRequest),
+)
+def submit(
+    response: Response, service: ServiceDep, body: Body, idempotency_key: IdempotencyKey = None
+) -> Job:
+    """Create a job: it is checked as a whole, then stored as `queued`."""
+    row, created = create_job(service, body, idempotency_key)
+    response.status_code = 201 if created else 200
+    response.headers["Location"] = f"/jobs/{row.id}"
+    return Job.of(row)
+
+
+@router.post("/jobs/validate", responses=answers(400, 413, 415), openapi_extra=json_body(JobRequest))
+def validate(service: ServiceDep, body: Body) -> Validation:
+    """Everything that POST /jobs checks; nothing is stored."""
+    submission = checked(service, body)
+    return Validation(
+        task=submission.request.task,
+        config=submission.given,
+        resolved_config=submission.resolved,
+        resources=submission.resources,
+        statistics=submission.statistics,
+        warnings=[ProblemItem.of(warning) for warning in submission.warnings],
+    )
+
+
+@router.get("/jobs")
+def list_all(
+    service: ServiceDep,
+    labels: LabelFilters,
+    status: Status | None = None,
+    task: FilterText = None,
+    name: FilterText = None,
+    limit: PageLimit = 50,
+    cursor: Cursor = None,
+) -> JobPage:
+    """Jobs that match all filters, newest first."""
+    with service.database.reading() as session, valid_cursor():
+        page = list_jobs(
+            session, status=status, task=task, name=name, labels=labels, limit=limit, cursor=cursor
+        )
+        return JobPage(items=[Job.of(row) for row in page.items], next_cursor=page.next_cursor)
+
+
+@router.get("/jobs/{job_id}", responses=answers(404))
+def show(service: ServiceDep, job_id: str) -> Job:
+    """One job as it is now."""
+    with service.database.reading() as session:
+        return Job.of(require_job(session, job_id))
+
+
+@router.post("/jobs/{job_id}/cancel", responses=answers(404, 409))
+def cancel(service: ServiceDep, job_id: str) -> Job:
+    """Stop a job: at once while it waits, else it saves a checkpoint first (`stopping`). Safe to repeat."""
+    return Job.of(cancel_job(service, job_id))
+
+
+@router.post("/jobs/{job_id}/retry", responses=answers(404, 409))
+def retry(service: ServiceDep, job_id: str) -> Job:
+    """Queue a failed or cancelled job again; it goes on from its last checkpoint."""
+    return Job.of(retry_job(service, job_id))
+
+
+@router.delete("/jobs/{job_id}", status_code=204, responses=answers(404, 409))
+def delete(service: ServiceDep, job_id: str) -> None:
+    """Forget a finished job, its histories and its artifacts."""
+    delete_job(service, job_id)

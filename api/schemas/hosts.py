@@ -1,0 +1,56 @@
+"""Hosts and what runs where."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from api.pagination import Page
+from api.schemas.common import Time, rfc3339
+from store import tables
+
+
+class RunningPart(BaseModel):
+    """The part of a job's attempt that a host runs."""
+
+    job_id: str
+    attempt: int
+    rank: int
+    devices: list[int]
+
+
+class Host(BaseModel):
+    """A machine with devices."""
+
+    name: str
+    device: str = Field(description="Kind of its devices")
+    devices: list[dict[str, Any]]
+    labels: dict[str, Any]
+    info: dict[str, Any]
+    accepts_jobs: bool
+    alive: bool = Field(description="Whether its last heartbeat is fresh enough to get jobs")
+    registered_at: Time
+    heartbeat_at: Time
+    running: list[RunningPart]
+
+    @classmethod
+    def of(cls, row: tables.Host, alive: bool, parts: Iterable[tables.AttemptNode]) -> "Host":
+        return cls(
+            name=row.name,
+            device=row.device,
+            devices=row.devices,
+            labels=row.labels,
+            info=row.info,
+            accepts_jobs=row.accepts_jobs,
+            alive=alive,
+            registered_at=rfc3339(row.registered_at),
+            heartbeat_at=rfc3339(row.heartbeat_at),
+            running=[
+                RunningPart(job_id=part.job_id, attempt=part.attempt, rank=part.rank, devices=part.devices)
+                for part in parts
+            ],
+        )
+
+
+class HostPage(Page[Host]):
+    """Hosts by name."""

@@ -1,0 +1,157 @@
+"""The body of POST /jobs and the job as every call shows it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from api.pagination import Page
+from api.schemas.common import Links, Time, rfc3339, rfc3339_or_none
+from api.schemas.problems import ProblemItem
+from store import tables
+from store.states import Status
+from trainer.config import TASKS
+
+PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
+JobName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PRINTABLE)]
+LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
+LabelValue = Annotated[str, StringConstraints(max_length=200, pattern=PRINTABLE)]
+Device = Literal["cpu", "gpu"]
+
+
+class ResourcesRequest(BaseModel):
+    """The devices that a job asks for; together as many as its config's parallel degrees need."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    nodes: int = Field(1, ge=1, le=1024, description="Hosts, all at once or none")
+    devices_per_node: int | None = Field(
+        None, ge=1, le=64, description="Devices on each host; default: what the config needs"
+    )
+    device: Device | None = Field(
+        None, description="Kind of device; default: the config's `device`, else gpu where a host has one"
+    )
+
+
+class JobRequest(BaseModel):
+    """A task and its argument file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    task: str = Field(description="What to do", json_schema_extra={"enum": list(TASKS)})
+    config: dict[str, Any] = Field(
+        description="The argument file, with PaddleNLP's names; GET /schemas/{task} describes it"
+    )
+    name: JobName | None = Field(None, description="For people and for the `name` filter; need not be unique")
+    resources: ResourcesRequest | None = Field(
+        None, description="Default: one host with what the config needs"
+    )
+    priority: int = Field(0, ge=-1000, le=1000, description="Higher runs first; equal ones in order of age")
+    max_retries: int = Field(
+        0, ge=0, le=100, description="How often a failed attempt is repeated; lost hosts do not count"
+    )
+    timeout_s: float | None = Field(
+        None, gt=0, le=10 * 365 * 86400, description="Longest time an attempt may run"
+    )
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64, description="For filters")
+
+
+class Resources(BaseModel):
+    nodes: int
+    devices_per_node: int
+    device: str
+
+
+class Progress(BaseModel):
+    """How far the current attempt is; null until it has said so."""
+
+    step: int | None = None
+    total_steps: int | None = None
+    epoch: float | None = None
+    total_epochs: float | None = None
+    loss: float | None = None
+    tokens_per_second: float | None = None
+    eta_s: float | None = Field(None, description="Seconds left at the present speed")
+
+
+class Placement(BaseModel):
+    """One host's part of the current attempt."""
+
+    host: str
+    devices: list[int]
+
+
+class Job(BaseModel):
+    """A job. `status` says where it stands, `reason` and `message` why."""
+
+    id: str
+    name: str | None
+    task: str
+    status: Status
+    reason: str
+    message: str
+    attempt: int = Field(description="Counts from 1; a retry or a lost host raises it")
+    priority: int
+    max_retries: int
+    timeout_s: float | None
+    labels: dict[str, str]
+    resources: Resources
+    placement: list[Placement] | None
+    progress: Progress
+    config: dict[str, Any] = Field(description="As given, without secrets")
+    resolved_config: dict[str, Any] = Field(description="As run: every argument, absolute paths")
+    warnings: list[ProblemItem]
+    created_at: Time
+    updated_at: Time
+    queued_at: Time
+    started_at: Time | None
+    finished_at: Time | None
+    links: Links
+
+    @classmethod
+    def of(cls, row: tables.Job) -> "Job":
+        return cls(
+            id=row.id,
+            name=row.name,
+            task=row.task,
+            status=Status(row.status),
+            reason=row.reason,
+            message=row.message,
+            attempt=row.attempt,
+            priority=row.priority,
+            max_retries=row.max_retries,
+            timeout_s=row.timeout_s,
+            labels=row.labels,
+            resources=Resources(nodes=row.nodes, devices_per_node=row.devices_per_node, device=row.device),
+            placement=None if row.placement is None else [Placement(**node) for node in row.placement],
+            progress=Progress(**row.progress),
+            config=row.config_given,
+            resolved_config=row.config_resolved,
+            warnings=[ProblemItem(**warning) for warning in row.warnings],
+            created_at=rfc3339(row.created_at),
+            updated_at=rfc3339(row.updated_at),
+            queued_at=rfc3339(row.queued_at),
+            started_at=rfc3339_or_none(row.started_at),
+            finished_at=rfc3339_or_none(row.finished_at),
+            links=_links(row.id),
+        )
+
+
+def _links(job_id: str) -> dict[str, str]:
+    own = f"/jobs/{job_id}"
+    below = ("events", "logs", "metrics", "checkpoints", "result", "cancel", "retry")
+    return {"self": own} | {name: f"{own}/{name}" for name in below}
+
+
+class JobPage(Page[Job]):
+    """Jobs, newest first."""
+
+
+class Validation(BaseModel):
+    """What POST /jobs would store for the same body."""
+
+    task: str
+    config: dict[str, Any] = Field(description="As given, without secrets")
+    resolved_config: dict[str, Any] = Field(description="As it would run: every argument, absolute paths")
+    resources: Resources
+    statistics: dict[str, Any] = Field(description="What the data holds, such as examples per split")
+    warnings: list[ProblemItem]
