@@ -45,8 +45,9 @@ def causal_attention(
     if len(runs) == 1:
         return _attend_run(q, k, v, runs[0], heads, kv_heads)
     sections = [count * length for count, length in runs]
-    parts = zip(*(paddle.split(tensor, sections) for tensor in (q, k, v)), runs, strict=True)
-    return paddle.concat([_attend_run(*part, heads, kv_heads) for part in parts])
+    qs, ks, vs = (paddle.split(tensor, sections) for tensor in (q, k, v))
+    outs = [_attend_run(qs[i], ks[i], vs[i], run, heads, kv_heads) for i, run in enumerate(runs)]
+    return paddle.concat(outs)
 
 
 def cached_attention(q: Tensor, k: Tensor, v: Tensor, layer: int, cache: KVCache) -> Tensor:
