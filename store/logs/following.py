@@ -1,7 +1,7 @@
 """Following a job's log as it grows."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -17,7 +17,9 @@ from store.logs.stream import LogStream, decode_entries, stream_key
 
 _BATCHES = 200
 _ARCHIVE_EVERY = 5
-"""A quiet stream is checked against the archive once in so many polls."""
+"""A quiet stream is checked against the archive once in so many polls: its broker may have lost lines."""
+_ANSWER_S = 5.0
+"""How much later than asked for the broker may answer before it counts as away."""
 
 
 async def follow_logs(
@@ -29,7 +31,7 @@ async def follow_logs(
     ended: asyncio.Event,
     after: Position = START,
     poll_s: float = 1.0,
-) -> AsyncGenerator[list[LogLine]]:
+) -> AsyncIterator[list[LogLine]]:
     """Batches of lines behind `after` as they come, without gap or repeat, until the job is over.
 
     One blocking reader on the broker; while the broker is away, or has lost lines, the archive is polled.
@@ -55,47 +57,54 @@ async def _follow(
     after: Position,
     poll_s: float,
 ) -> AsyncGenerator[list[LogLine], None]:
-    quiet = _ARCHIVE_EVERY  # begin with what is there already
+    catching_up, quiet = True, 0
     while True:
         over = ended.is_set()
-        live: list[LogLine] = []
-        if quiet < _ARCHIVE_EVERY and not over:
-            live, quiet = await _read_live(client, job_id, after, ended, poll_s, quiet)
-        if not live and (over or quiet >= _ARCHIVE_EVERY):
+        if catching_up or over:
             page = await asyncio.to_thread(read_logs, stream, archive, job_id, after=after, complete=over)
-            live = page.lines
-            if not live and over:
+            if page.lines:
+                after = page.position
+                yield page.lines
+                continue
+            if over:
                 return
-            if not live and quiet > _ARCHIVE_EVERY:
-                await _pause(ended, poll_s)
-            quiet = 0 if not live else quiet
-        if live:
-            after = live[-1].position
-            yield live
+        try:
+            received = await _next_lines(client, job_id, after, ended, poll_s)
+        except (RedisError, OSError):
+            catching_up = True
+            await _pause(ended, poll_s)
+            continue
+        lines = list(continuing(received, after))
+        if lines:
+            catching_up, quiet, after = False, 0, lines[-1].position
+            yield lines
+        elif received:  # the lines before these are, or will be, in the archive
+            catching_up = True
+            await _pause(ended, poll_s)
+        else:
+            quiet += 1
+            catching_up = quiet % _ARCHIVE_EVERY == 0
 
 
-async def _read_live(
-    client: redis.asyncio.Redis, job_id: str, after: Position, ended: asyncio.Event, poll_s: float, quiet: int
-) -> tuple[list[LogLine], int]:
-    """Lines that continue the log, and how long the stream has been of no use (in polls)."""
-    read = asyncio.ensure_future(
-        client.xread({stream_key(job_id): str(after)}, count=_BATCHES, block=int(poll_s * 1000))
-    )
+async def _next_lines(
+    client: redis.asyncio.Redis, job_id: str, after: Position, ended: asyncio.Event, poll_s: float
+) -> list[LogLine]:
+    """What the stream has behind `after`; nothing after `poll_s` seconds, or as soon as the job is over."""
+    block = max(1, round(poll_s * 1000))
+    read = asyncio.ensure_future(client.xread({stream_key(job_id): str(after)}, count=_BATCHES, block=block))
     end = asyncio.ensure_future(ended.wait())
     try:
-        await asyncio.wait({read, end}, return_when=asyncio.FIRST_COMPLETED)
-        if not read.done():
-            return [], quiet
-        replies: Any = read.result()
-    except (RedisError, OSError):
-        return [], _ARCHIVE_EVERY + 1
+        done, _ = await asyncio.wait(
+            {read, end}, timeout=poll_s + _ANSWER_S, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not done:
+            raise TimeoutError("the broker does not answer")
+        replies: Any = read.result() if read in done else []
     finally:
         read.cancel()
         end.cancel()
-    if not replies:
-        return [], quiet + 1
-    lines = list(continuing(decode_entries(replies[0][1]), after))
-    return lines, 0 if lines else _ARCHIVE_EVERY + 1
+        await asyncio.gather(read, end, return_exceptions=True)
+    return decode_entries(replies[0][1]) if replies else []
 
 
 async def _pause(ended: asyncio.Event, seconds: float) -> None:

@@ -1,8 +1,7 @@
 """Reading a job's log from the live stream and the archive as if it were one."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 
 from redis.exceptions import RedisError
 
@@ -11,7 +10,7 @@ from store.logs.lines import START, LogLine, Position, continuing
 from store.logs.stream import LogStream
 
 _SCAN = 20_000
-"""Lines that one call looks at when it filters by rank."""
+"""Lines that one call looks at for those of one trainer process."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +19,30 @@ class LogPage:
 
     lines: list[LogLine]
     position: Position
+
+
+class _Scan:
+    """Collects what continues the log, until the page is full."""
+
+    def __init__(self, after: Position, limit: int, rank: int | None) -> None:
+        self.position = after
+        self.lines: list[LogLine] = []
+        self._limit, self._rank, self._left = limit, rank, max(limit, _SCAN)
+
+    def take(self, lines: Iterable[LogLine]) -> bool:
+        """Take lines up to the first missing one; whether there was any."""
+        before = self.position
+        for line in continuing(lines, self.position):
+            self.position = line.position
+            self._left -= 1
+            if self._rank in (None, line.rank):
+                self.lines.append(line)
+            if self.is_full():
+                break
+        return self.position != before
+
+    def is_full(self) -> bool:
+        return len(self.lines) >= self._limit or self._left <= 0
 
 
 def read_logs(
@@ -40,32 +63,17 @@ def read_logs(
         rank: only lines of this trainer process.
         complete: nothing more will come (the job is over): lines that were lost with a host are passed over.
     """
-    page: list[LogLine] = []
-    scanned = 0
-
-    def take(lines: Iterable[LogLine]) -> None:
-        nonlocal after, scanned
-        for line in continuing(lines, after):
-            after, scanned = line.position, scanned + 1
-            if rank is None or line.rank == rank:
-                page.append(line)
-            if len(page) == limit or scanned == max(limit, _SCAN):
-                return
-
-    def is_full() -> bool:
-        return len(page) == limit or scanned >= max(limit, _SCAN)
-
-    while not is_full():
-        seen = scanned
-        take(_stream_lines(stream, job_id, after))
-        if scanned == seen:
-            take(archive.read(job_id, after))
-        if scanned == seen:
-            lost_until = _next_known(stream, archive, job_id, after) if complete else None
-            if lost_until is None:
-                break
-            after = lost_until
-    return LogPage(page, after)
+    scan = _Scan(after, limit, rank)
+    while not scan.is_full():
+        if scan.take(_live_lines(stream, job_id, scan.position)):
+            continue
+        if scan.take(archive.read(job_id, scan.position)):
+            continue
+        known = _next_known(stream, archive, job_id, scan.position) if complete else None
+        if known is None:
+            break
+        scan.position = Position(known.attempt, known.seq - 1)
+    return LogPage(scan.lines, scan.position)
 
 
 def tail_logs(
@@ -75,29 +83,36 @@ def tail_logs(
     wanted = count
     while True:
         # the archive is ahead while the broker is away, the stream until the next segment is written
-        lines = {line.position: line for line in archive.tail(job_id, wanted)}
-        lines |= {line.position: line for line in _or_nothing(partial(stream.tail, job_id, wanted))}
+        lines = {
+            line.position: line for line in archive.tail(job_id, wanted) + _live_tail(stream, job_id, wanted)
+        }
         ordered = [lines[position] for position in sorted(lines)]
-        page = [line for line in ordered if rank is None or line.rank == rank][-count:]
-        if len(page) == count or len(ordered) < wanted:
-            return LogPage(page, ordered[-1].position if ordered else START)
+        page = [line for line in ordered if rank in (None, line.rank)]
+        if len(page) >= count or len(ordered) < wanted:
+            return LogPage(page[len(page) - count :] if len(page) > count else page, _end(ordered))
         wanted *= 10
 
 
-def _stream_lines(stream: LogStream, job_id: str, after: Position) -> list[LogLine]:
-    return _or_nothing(partial(stream.read, job_id, after))
+def _end(lines: list[LogLine]) -> Position:
+    return lines[-1].position if lines else START
 
 
-def _or_nothing(read: Callable[[], list[LogLine]]) -> list[LogLine]:
+def _live_lines(stream: LogStream, job_id: str, after: Position) -> list[LogLine]:
     try:
-        return read()
+        return stream.read(job_id, after)
     except RedisError:
-        return []  # the broker is away; the archive has what it had, with some delay
+        return []  # the broker is away; the archive has the same lines a little later
+
+
+def _live_tail(stream: LogStream, job_id: str, count: int) -> list[LogLine]:
+    try:
+        return stream.tail(job_id, count)
+    except RedisError:
+        return []
 
 
 def _next_known(stream: LogStream, archive: LogArchive, job_id: str, after: Position) -> Position | None:
-    """Just before the first line that is known behind `after`."""
-    firsts = [next(archive.read(job_id, after), None)]
-    firsts += [line for line in _stream_lines(stream, job_id, after) if line.position > after][:1]
-    known = [line.position for line in firsts if line is not None]
-    return Position(min(known).attempt, min(known).seq - 1) if known else None
+    """The first line behind `after` that either side has."""
+    archived = next((line.position for line in archive.read(job_id, after)), None)
+    live = next((line.position for line in _live_lines(stream, job_id, after) if line.position > after), None)
+    return min((position for position in (archived, live) if position is not None), default=None)
