@@ -59,9 +59,9 @@ A job's `config` is the JSON argument file of PaddleNLP 3.0.0b4: the same names,
 * All problems are answered at once.
 * References to uploaded data (`dataset:`) and to results of jobs (`job:`) are not available in this version.
 
-"In this version" says what becomes of an argument that is set. **yes**: it does what it says. **no effect**: it
-is accepted, with a warning that gives the reason. **refused**: any value but the default (and those named) is
-refused. Arguments of a task that is not available are checked in the same way; the task itself is refused.
+"In this version" says what becomes of an argument that is set. **yes**: it does what it says. **no effect**:
+it is accepted, with a warning that gives the reason. **refused**: any value but the default (and those named)
+is refused. Arguments of a task that is not available are checked in the same way; the task itself is refused.
 """
 
 
