@@ -15,6 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from worker.memory import oom_kills
+from worker.spec import DEADLINE_VARIABLE, EVENTS_VARIABLE, Spec
+
 if TYPE_CHECKING:
     import psutil
 
@@ -92,6 +95,49 @@ class Trainer:
             os.killpg(self.pid, number)
 
 
+class TrainerStart:
+    """Starts the trainer of an attempt, once, and keeps what came of it."""
+
+    def __init__(self, spec: Spec, environment: Mapping[str, str]) -> None:
+        self.trainer: Trainer | None = None
+        self.failure: OSError | None = None
+        self.oom_kills_before = 0
+        self._spec = spec
+        self._environment = trainer_environment(spec, environment)
+
+    def __call__(self) -> None:
+        """Start the trainer in its workspace; its output becomes the raw log of rank 0."""
+        self.oom_kills_before = oom_kills()
+        try:
+            with self._spec.folder.raw_log(0).open("ab") as output:
+                workspace = Path(self._spec.workspace)
+                self.trainer = Trainer(self._spec.command, workspace, self._environment, output)
+        except OSError as error:
+            self.failure = error
+
+
+def trainer_environment(spec: Spec, environment: Mapping[str, str]) -> dict[str, str]:
+    """The host's variables without the service's own (they hold its addresses and secrets), and the trainer's."""
+    inherited = {name: value for name, value in environment.items() if not name.startswith("REGATTA_")}
+    own = {EVENTS_VARIABLE: str(spec.folder.events), DEADLINE_VARIABLE: str(spec.folder.deadline)}
+    return inherited | spec.env | own
+
+
+class Termination:
+    """Remembers that this process was asked to end."""
+
+    requested = False
+
+    def install(self) -> None:
+        """Catch SIGTERM and SIGINT, and let the end of a child wake the main thread."""
+        signal.signal(signal.SIGTERM, self._request)
+        signal.signal(signal.SIGINT, self._request)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+
+    def _request(self, _number: int, _frame: object) -> None:
+        self.requested = True
+
+
 def become_subreaper() -> None:
     """Let orphans among the descendants become children of this process instead of init's.
 
@@ -101,22 +147,6 @@ def become_subreaper() -> None:
     if _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-
-
-def kill_marked(variable: str, value: str) -> list[int]:
-    """SIGKILL every process of this user whose environment has `variable=value`; answers their ids.
-
-    Finds what the parent-death signal cannot reach: the descendants of a trainer whose supervisor was killed.
-    """
-    import psutil
-
-    killed = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and process.environ().get(variable) == value:
-                process.kill()
-                killed.append(process.pid)
-    return killed
 
 
 def _descendants() -> list[psutil.Process]:

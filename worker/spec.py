@@ -6,6 +6,13 @@ from pathlib import Path
 
 from worker.workspace import AttemptFolder, Workspace, write_atomically
 
+RUNNER_VARIABLE = "REGATTA_RUNNER"
+"""Environment variable that marks a runner: the path of its spec."""
+EVENTS_VARIABLE = "REGATTA_EVENTS"
+"""Environment variable of a trainer, and so the mark of all it starts: the path of its event file."""
+DEADLINE_VARIABLE = "REGATTA_DEADLINE_FILE"
+"""Environment variable of a trainer: the file that tells until when it may go on."""
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -28,6 +35,7 @@ class Spec:
     """CLOCK_BOOTTIME seconds just before the lease was taken."""
     lease_ttl_s: float
     heartbeat_s: float
+    outage_s: float
     stop_grace_s: float
 
     @property

@@ -1,16 +1,16 @@
 """Where a job's files lie on a host. Standard library only.
 
-    <work_dir>/<job id>/
-        config.json             the resolved argument file; relative paths in it start here
-        output/                 whatever the config names as its output_dir
-        attempts/<n>/
-            spec.json           what the runner of this attempt needs to know
-            events.jsonl        written by the trainer (REGATTA_EVENTS)
-            deadline            after which the trainer must not go on (REGATTA_DEADLINE_FILE)
-            rank-<r>.log        stdout and stderr of rank r, byte for byte
-            spool.jsonl         the lines of all ranks, numbered: what was and will be shipped
-            runner.log          what the runner has to say about itself
-            delivered           there when nothing of this attempt is left to report
+<work_dir>/<job id>/
+    config.json             the resolved argument file; relative paths in it start here
+    output/                 whatever the config names as its output_dir
+    attempts/<n>/
+        spec.json           what the runner of this attempt needs to know
+        events.jsonl        written by the trainer (REGATTA_EVENTS)
+        deadline            after which the trainer must not go on (REGATTA_DEADLINE_FILE)
+        rank-<r>.log        stdout and stderr of rank r, byte for byte
+        spool.jsonl         the lines of all ranks, numbered: what was and will be shipped
+        runner.log          what the runner has to say about itself
+        delivered           there when nothing of this attempt is left to report
 """
 
 import os

@@ -81,7 +81,13 @@ def test_a_line_that_is_no_event_becomes_a_warning_and_reading_goes_on(file: Pat
 
 def test_numbers_that_json_does_not_know_become_null(file: Path):
     file.write_text('{"t": 1, "type": "metric", "step": 1, "loss": NaN, "grad_norm": -Infinity}\n')
-    assert read_events(file, 0)[0].event == {"t": 1, "type": "metric", "step": 1, "loss": None, "grad_norm": None}
+    assert read_events(file, 0)[0].event == {
+        "t": 1,
+        "type": "metric",
+        "step": 1,
+        "loss": None,
+        "grad_norm": None,
+    }
 
 
 def test_an_event_without_a_time_gets_one(file: Path):

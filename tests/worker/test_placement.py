@@ -43,7 +43,9 @@ def fits(request: Request, hosts: list[Capacity], devices_of: dict[str, int]) ->
 @given(requests, capacities())
 def test_no_device_is_given_out_twice_and_only_free_ones_are(queue: list[Request], hosts: list[Capacity]):
     free = {(host.host, device) for host in hosts for device in host.free}
-    given_out = [(s.host, d) for shares in plan(queue, hosts).placed.values() for s in shares for d in s.devices]
+    given_out = [
+        (s.host, d) for shares in plan(queue, hosts).placed.values() for s in shares for d in s.devices
+    ]
     assert len(given_out) == len(set(given_out))
     assert set(given_out) <= free
 
@@ -116,7 +118,9 @@ def test_a_waiting_job_is_told_what_it_waits_for():
 
 
 def test_a_job_that_no_host_can_serve_says_so_and_holds_back_nobody():
-    result = plan([request("big", 4, nodes=2), request("small", at=1.0)], [Capacity("a", "gpu", 4, (0, 1, 2, 3))])
+    result = plan(
+        [request("big", 4, nodes=2), request("small", at=1.0)], [Capacity("a", "gpu", 4, (0, 1, 2, 3))]
+    )
     assert result.placed == {"small": (Share("a", (0,)),)}
     assert result.waiting == {
         "big": "needs 4 devices on each of 2 hosts of kind gpu, "

@@ -89,7 +89,9 @@ def test_a_progress_bar_without_end_is_shown_now_and_then(file: Path):
     assert texts(log) == ["100%"]
 
 
-@given(st.lists(st.sampled_from([b"a", b"\n", b"\r", "é".encode(), b"\xff", b"line\n"]), max_size=40), st.data())
+@given(
+    st.lists(st.sampled_from([b"a", b"\n", b"\r", "é".encode(), b"\xff", b"line\n"]), max_size=40), st.data()
+)
 def test_lines_do_not_depend_on_how_the_file_grew(
     tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], data: st.DataObject
 ):

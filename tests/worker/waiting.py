@@ -6,9 +6,13 @@ from collections.abc import Callable
 DEADLINE_S = 30.0
 
 
-def wait_until(condition: Callable[[], object], timeout_s: float = DEADLINE_S) -> None:
+def wait_until(
+    condition: Callable[[], object],
+    timeout_s: float = DEADLINE_S,
+    complaint: Callable[[], str] = lambda: "the condition did not come true in time",
+) -> None:
     """Poll until the condition holds; the test fails when it does not in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.01)
+        assert time.monotonic() < deadline, complaint()
+        time.sleep(0.02)

@@ -1,0 +1,47 @@
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from store.broker import Broker
+from store.database import Database
+from store.settings import Settings
+from tests.worker.bench import PROGRAMS, Bench
+from worker.strays import live_runners
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings of a host whose leases are short."""
+    return Settings(
+        data_dir=tmp_path / "data",
+        host_name="host-a",
+        heartbeat_s=0.5,
+        lease_ttl_s=4,
+        lease_grace_s=0.5,
+        stop_grace_s=5,
+        poll_s=0.2,
+        log_flush_s=0.2,
+    )  # pyright: ignore[reportCallIssue]
+
+
+@pytest.fixture
+def database(settings: Settings, migrated_sqlite: Path) -> Iterator[Database]:
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    shutil.copy(migrated_sqlite, settings.data_dir / "regatta.db")
+    database = Database(settings.database_url)
+    yield database
+    database.dispose()
+
+
+@pytest.fixture
+def bench(
+    settings: Settings, database: Database, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Bench]:
+    """A host with a stand-in for the trainer; no runner outlives the test."""
+    monkeypatch.setenv("PYTHONPATH", str(PROGRAMS))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    yield Bench(settings, database)
+    for runner in live_runners(settings.work_dir):
+        runner.process.kill()

@@ -1,0 +1,120 @@
+import signal
+
+import pytest
+
+from store.states import Reason, Status
+from worker.outcome import Ending, Stop, decide
+
+DONE = {"path": "/w/output", "stopped": False}
+STOPPED = {"path": "/w/output/checkpoint-4", "stopped": True}
+
+
+def decided(exit_code: int | None, **known) -> tuple[Status, Reason, bool]:
+    outcome = decide(Ending(exit_code, **known))
+    assert outcome is not None
+    assert outcome.exit_code == exit_code
+    assert outcome.message or outcome.status is Status.succeeded
+    return outcome.status, outcome.reason, outcome.retryable
+
+
+def message(exit_code: int | None, **known) -> str:
+    outcome = decide(Ending(exit_code, **known))
+    assert outcome is not None
+    return outcome.message
+
+
+def test_exit_0_with_a_result_is_success():
+    assert decided(0, result=DONE) == (Status.succeeded, Reason.completed, False)
+
+
+def test_a_result_that_came_just_before_the_time_was_over_counts():
+    assert decided(0, result=DONE, stop=Stop.timeout)[0] is Status.succeeded
+    assert decided(0, result=DONE, stop=Stop.host_stopping)[0] is Status.succeeded
+
+
+def test_exit_0_without_a_result_is_an_error_of_the_trainer():
+    assert decided(0) == (Status.failed, Reason.trainer_error, False)
+
+
+def test_a_stop_that_nobody_here_asked_for_may_be_retried():
+    assert decided(0, result=STOPPED) == (Status.failed, Reason.trainer_killed, True)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "reason", "retryable"),
+    [
+        (2, Reason.bad_config, False),
+        (3, Reason.bad_data, False),
+        (1, Reason.trainer_error, True),
+        (9, Reason.trainer_error, True),
+        (-signal.SIGSEGV, Reason.trainer_killed, True),
+        (128 + signal.SIGKILL, Reason.trainer_killed, True),
+    ],
+)
+def test_the_exit_code_gives_the_reason(exit_code: int, reason: Reason, retryable: bool):
+    assert decided(exit_code) == (Status.failed, reason, retryable)
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("nan_loss", Reason.nan_loss), ("oom", Reason.out_of_memory)])
+def test_what_would_happen_again_is_not_retried(kind: str, reason: Reason):
+    error = {"msg": "The loss was not finite in 10 steps in a row.", "kind": kind}
+    assert decided(1, error=error) == (Status.failed, reason, False)
+
+
+def test_the_sentence_of_the_error_event_is_what_the_user_reads():
+    assert message(2, error={"msg": "max_steps: got 0, expected at least 1."}) == (
+        "max_steps: got 0, expected at least 1."
+    )
+    assert message(1) == "The trainer exited with code 1."
+
+
+@pytest.mark.parametrize("exit_code", [-9, 137])
+def test_a_kill_with_evidence_of_the_kernel_is_out_of_memory(exit_code: int):
+    assert decided(exit_code, out_of_memory=True) == (Status.failed, Reason.out_of_memory, False)
+    assert decided(exit_code) == (Status.failed, Reason.trainer_killed, True)
+    assert decided(-15, out_of_memory=True)[1] is Reason.trainer_killed
+
+
+def test_a_signal_is_named():
+    assert message(-11) == "The trainer was killed by SIGSEGV."
+    assert message(-9, error={"msg": "x"}).endswith("SIGKILL. Before that it said: x")
+    assert "signal 33" in message(-33)
+
+
+@pytest.mark.parametrize("exit_code", [0, 1, 75, -9, -15])
+def test_whatever_the_end_a_cancelled_job_is_cancelled(exit_code: int):
+    assert decided(exit_code, stop=Stop.cancel) == (Status.cancelled, Reason.stopped_by_user, False)
+
+
+def test_a_stop_says_whether_a_checkpoint_was_saved():
+    assert message(0, stop=Stop.cancel, result=STOPPED) == "The trainer has stopped with a checkpoint."
+    assert "within 5 seconds of SIGTERM and was killed" in message(
+        -9, stop=Stop.cancel, killed=True, grace_s=5
+    )
+    assert "nothing new" in message(-15, stop=Stop.cancel)
+
+
+def test_a_job_that_runs_too_long_fails_for_good():
+    assert decided(0, stop=Stop.timeout, timeout_s=60, result=STOPPED) == (
+        Status.failed,
+        Reason.timeout,
+        False,
+    )
+    assert "timeout_s of 60 seconds" in message(-9, stop=Stop.timeout, timeout_s=60.0)
+
+
+@pytest.mark.parametrize("exit_code", [0, -9, -15, 1])
+def test_a_job_that_stopped_with_its_host_goes_back_to_the_queue(exit_code: int):
+    assert decided(exit_code, stop=Stop.host_stopping) == (Status.failed, Reason.host_stopping, True)
+
+
+def test_a_trainer_that_could_not_be_started_may_be_started_again():
+    error = {"msg": "The trainer could not be started: no such file."}
+    assert decided(None, error=error) == (Status.failed, Reason.trainer_error, True)
+    assert message(None, error=error) == error["msg"]
+    assert "not been started" in message(None, stop=Stop.cancel)
+
+
+def test_a_trainer_that_left_because_its_lease_was_over_has_no_outcome():
+    assert decide(Ending(75)) is None
+    assert decide(Ending(75, stop=Stop.host_stopping)) is None

@@ -1,0 +1,76 @@
+"""Makes this host known to the service, and keeps it known."""
+
+import logging
+import os
+import platform
+import threading
+from importlib.metadata import version
+from typing import Any
+
+import psutil
+
+from store.database import Database
+from store.hosts import heartbeat_host, register_host, set_accepts_jobs
+from store.settings import Settings
+from store.wake import SCHEDULER, wake
+from worker.devices import device_kind, host_devices
+
+log = logging.getLogger(__name__)
+
+
+class HostPresence(threading.Thread):
+    """Registers this host and beats for it until it is withdrawn; an absent database is waited for."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        """Look at the devices. Raises: DeviceError."""
+        super().__init__(name="host", daemon=True)
+        self._settings = settings
+        self._database = database
+        self._devices = host_devices(settings, os.environ)
+        self._withdrawn = threading.Event()
+
+    def run(self) -> None:
+        registered = False
+        while not self._withdrawn.is_set():
+            try:
+                registered = self._beat() if registered else self._register()
+            except Exception as error:
+                log.warning("the host could not report itself: %s", error)
+            self._withdrawn.wait(self._settings.heartbeat_s)
+
+    def withdraw(self) -> None:
+        """Take no new jobs from now on; those that run here go on."""
+        self._withdrawn.set()
+        try:
+            with self._database.transaction() as session:
+                set_accepts_jobs(session, self._settings.host_name, False)
+        except Exception as error:
+            log.warning("the host could not be withdrawn: %s", error)
+
+    def _register(self) -> bool:
+        with self._database.transaction() as session:
+            register_host(
+                session,
+                self._settings.host_name,
+                device=device_kind(self._settings),
+                devices=self._devices,
+                info=_info(),
+            )
+        log.info("host %s offers %s", self._settings.host_name, self._settings.devices)
+        wake(self._settings.broker_url, SCHEDULER)
+        return True
+
+    def _beat(self) -> bool:
+        with self._database.transaction() as session:
+            return heartbeat_host(session, self._settings.host_name)
+
+
+def _info() -> dict[str, Any]:
+    return {
+        "regatta": version("regatta"),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": psutil.virtual_memory().total,
+        "worker_pid": os.getpid(),
+    }

@@ -1,0 +1,154 @@
+"""Starts the runner of an attempt that was placed on this host."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+
+import uuid_utils
+
+from store.attempts import Claim, claim
+from store.database import Database
+from store.reports import Outcome, finish
+from store.settings import Settings
+from store.states import Reason, Status
+from store.wake import SCHEDULER, job_channel, wake
+from worker.clock import boottime
+from worker.devices import device_environment
+from worker.spec import RUNNER_VARIABLE, Spec
+from worker.strays import end_processes_of
+from worker.workspace import Workspace, write_atomically
+
+LOOK_S = 0.1
+
+log = logging.getLogger(__name__)
+
+
+class Launcher:
+    """Launches attempts on this host; `leave` is set when the worker shuts down."""
+
+    def __init__(self, settings: Settings, database: Database, leave: threading.Event) -> None:
+        self._settings = settings
+        self._database = database
+        self._leave = leave
+
+    def launch(self, job_id: str, attempt: int) -> None:
+        """Claim the attempt and see its runner through, or leave it alone when the worker shuts down.
+
+        A message that is outdated, doubled or about a cancelled job finds nothing to claim: nothing happens.
+        """
+        owner = f"{self._settings.host_name}/{uuid_utils.uuid7()}"
+        renewed_at = boottime()  # before the request: the lease is at least this old
+        with self._database.transaction() as session:
+            claimed = claim(
+                session, job_id, attempt, self._settings.host_name, owner, ttl_s=self._settings.lease_ttl_s
+            )
+        if claimed is None:
+            log.info("job %s, attempt %d: nothing to claim here", job_id, attempt)
+            return
+        try:
+            spec = prepare(self._settings, claimed, owner, renewed_at)
+            runner = start_runner(self._settings, spec)
+        except (OSError, BadOutputDirectory) as error:
+            self._report_failure(claimed, owner, error)
+            return
+        self._wait(runner, spec)
+
+    def _wait(self, runner: subprocess.Popen, spec: Spec) -> None:
+        while runner.poll() is None:
+            if self._leave.wait(LOOK_S):
+                log.info("job %s goes on without this worker", spec.job_id)
+                return
+        if runner.returncode < 0:
+            log.warning("the runner of job %s was killed by signal %d", spec.job_id, -runner.returncode)
+            end_processes_of(spec.folder)
+
+    def _report_failure(self, claimed: Claim, owner: str, error: Exception) -> None:
+        """The attempt cannot even begin on this host."""
+        if isinstance(error, BadOutputDirectory):
+            outcome = Outcome(Status.failed, Reason.bad_config, str(error))
+        else:
+            message = f"Host {self._settings.host_name} could not start the job: {error}."
+            outcome = Outcome(Status.failed, Reason.trainer_error, message, retryable=True)
+        log.error("job %s: %s", claimed.job_id, outcome.message)
+        with self._database.transaction() as session:
+            finish(session, claimed.job_id, claimed.attempt, owner, outcome)
+        wake(self._settings.broker_url, SCHEDULER, job_channel(claimed.job_id))
+
+
+class BadOutputDirectory(Exception):  # noqa: N818 - named after what it tells the user
+    """The config's output_dir is no folder of its own inside the workspace."""
+
+
+def prepare(settings: Settings, claimed: Claim, owner: str, renewed_at: float) -> Spec:
+    """Write the workspace of a claimed attempt.
+
+    Raises:
+        BadOutputDirectory: the trainer would write where it must not.
+        OSError: the workspace cannot be written.
+    """
+    files = Workspace(settings.work_dir / claimed.job_id)
+    files.attempt(claimed.attempt).path.mkdir(parents=True, exist_ok=True)
+    output_dir = str(claimed.config.get("output_dir") or "output")
+    _check_output_directory(files, output_dir)
+    write_atomically(files.config, json.dumps(claimed.config, indent=1))
+    spec = Spec(
+        job_id=claimed.job_id,
+        attempt=claimed.attempt,
+        owner=owner,
+        # -P: nothing that a job writes into its workspace may pass for a module
+        command=(sys.executable, "-P", "-m", "trainer", claimed.task, str(files.config)),
+        env=device_environment(settings, claimed.devices, os.environ),
+        workspace=str(files.path),
+        output_dir=output_dir,
+        timeout_s=claimed.timeout_s,
+        renewed_at=renewed_at,
+        lease_ttl_s=settings.lease_ttl_s,
+        heartbeat_s=settings.heartbeat_s,
+        outage_s=settings.outage_s,
+        stop_grace_s=settings.stop_grace_s,
+    )
+    spec.write()
+    return spec
+
+
+def _check_output_directory(files: Workspace, output_dir: str) -> None:
+    resolved, root = files.inside(output_dir), files.path.resolve()
+    if resolved in (None, root, root / files.config.name) or resolved.is_relative_to(root / "attempts"):
+        raise BadOutputDirectory(
+            f"output_dir: got {output_dir!r}, expected a folder of its own inside the job's workspace. "
+            "Use for example './output'."
+        )
+
+
+def start_runner(settings: Settings, spec: Spec) -> subprocess.Popen:
+    """Start the runner in a session of its own: it outlives this worker.
+
+    Raises: OSError when it cannot be started.
+    """
+    path = spec.folder.spec
+    environment = os.environ | settings_environment(settings) | {RUNNER_VARIABLE: str(path)}
+    with spec.folder.runner_log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "worker.runner", str(path)],
+            cwd=spec.folder.path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def settings_environment(settings: Settings) -> Mapping[str, str]:
+    """The variables that give another process these settings."""
+    prefix = settings.model_config.get("env_prefix", "")
+    values = settings.model_dump(mode="json")
+    return {
+        f"{prefix}{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+        for name, value in values.items()
+        if value is not None
+    }

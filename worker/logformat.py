@@ -1,0 +1,3 @@
+"""How the processes of this room write their own logs."""
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

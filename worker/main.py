@@ -1,0 +1,65 @@
+"""The worker of a host: a Celery worker that listens on the host's own queue and starts runners."""
+
+import logging
+import threading
+
+from celery import Celery, signals
+from celery.apps.worker import Worker
+
+from store.attempts import host_queue
+from store.database import Database
+from store.settings import Settings, get_settings
+from worker.celery_app import LAUNCH, make_app
+from worker.host import HostPresence
+from worker.launch import Launcher
+from worker.logformat import LOG_FORMAT
+from worker.strays import kill_orphaned_trainers
+
+log = logging.getLogger(__name__)
+
+
+def run_worker(settings: Settings | None = None) -> None:
+    """Serve this host until SIGTERM or SIGINT; the jobs that run here go on without the worker.
+
+    Args:
+        settings: default: those of the environment.
+
+    Raises: DeviceError when the host does not have the devices that the settings name.
+    """
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    settings = settings or get_settings()
+    database = Database(settings.database_url)
+    presence = HostPresence(settings, database)
+    leave = threading.Event()
+
+    def shut_down(**_signal: object) -> None:
+        leave.set()
+        presence.withdraw()
+
+    for pid in kill_orphaned_trainers(settings.work_dir):
+        log.warning("killed process %d: the runner it belonged to is gone", pid)
+    app = make_app(settings)
+    launcher = Launcher(settings, database, leave)
+    app.task(name=LAUNCH, shared=False)(launcher.launch)
+    signals.worker_shutting_down.connect(shut_down)
+    presence.start()
+    try:
+        _celery_worker(app, settings).start()
+    finally:
+        signals.worker_shutting_down.disconnect(shut_down)
+        database.dispose()
+
+
+def _celery_worker(app: Celery, settings: Settings) -> Worker:
+    return app.Worker(
+        hostname=f"worker@{settings.host_name}",
+        queues=[host_queue(settings.host_name)],
+        pool="threads",
+        # a thread only waits for a runner: never fewer than there may be runners, also while some are ending
+        concurrency=64,
+        quiet=True,
+        loglevel="INFO",
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+    )

@@ -1,0 +1,128 @@
+"""What the end of a trainer means for its job: a pure function."""
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from store.reports import Outcome
+from store.states import Reason, Status
+
+EXIT_BAD_CONFIG = 2
+EXIT_BAD_DATA = 3
+EXIT_DEADLINE = 75
+SIGNAL_EXIT = 128
+"""A shell or launcher that passes on the death of a child by signal N exits with 128 + N."""
+
+
+class Stop(StrEnum):
+    """Why the runner has told the trainer to stop."""
+
+    cancel = "cancel"
+    timeout = "timeout"
+    host_stopping = "host_stopping"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """All that is known about how a trainer ended."""
+
+    exit_code: int | None
+    """Negative for a signal; None when it was never started."""
+    stop: Stop | None = None
+    killed: bool = False
+    """It had to be killed because it did not stop in the time that it was given."""
+    grace_s: float = 0.0
+    timeout_s: float | None = None
+    out_of_memory: bool = False
+    """The kernel has killed a process of this memory group for want of memory meanwhile."""
+    error: Mapping[str, Any] | None = None
+    """Its last "error" event."""
+    result: Mapping[str, Any] | None = None
+    """Its last "result" event."""
+
+
+def decide(ending: Ending) -> Outcome | None:
+    """The outcome to report; None when the trainer left because its lease was over, which is no outcome."""
+    if ending.stop is Stop.cancel:
+        return Outcome(Status.cancelled, Reason.stopped_by_user, _stopped(ending), ending.exit_code)
+    if ending.exit_code == EXIT_DEADLINE:
+        return None
+    completed = ending.result is not None and not ending.result.get("stopped")
+    if ending.exit_code == 0 and completed:
+        return Outcome(Status.succeeded, Reason.completed, "", 0)
+    if ending.stop is Stop.timeout:
+        message = f"It ran longer than its timeout_s of {ending.timeout_s:g} seconds. {_stopped(ending)}"
+        return _failed(ending, Reason.timeout, message)
+    if ending.stop is Stop.host_stopping:
+        message = f"The service on this host was shut down. {_stopped(ending)}"
+        return _failed(ending, Reason.host_stopping, message, retryable=True)
+    if ending.exit_code == 0:
+        return _ended_early(ending)
+    number = _signal_number(ending.exit_code)
+    return _by_code(ending) if number is None else _by_signal(ending, number)
+
+
+def _stopped(ending: Ending) -> str:
+    if ending.exit_code is None:
+        return "The trainer had not been started yet."
+    if ending.killed:
+        return f"The trainer did not stop within {ending.grace_s:g} seconds of SIGTERM and was killed."
+    if ending.result is not None and ending.result.get("stopped"):
+        return "The trainer has stopped with a checkpoint."
+    return "The trainer had saved nothing new when it stopped."
+
+
+def _ended_early(ending: Ending) -> Outcome:
+    if ending.result is None:
+        unexplained = "The trainer exited with code 0 but reported no result; its log may tell why."
+        message = ending.error["msg"] if ending.error else unexplained
+        return _failed(ending, Reason.trainer_error, message)
+    message = "The trainer stopped early with a checkpoint: something outside the service sent it SIGTERM."
+    return _failed(ending, Reason.trainer_killed, message, retryable=True)
+
+
+def _signal_number(exit_code: int | None) -> int | None:
+    """The signal that the exit code speaks of, None for an ordinary end."""
+    if exit_code is None or 0 <= exit_code <= SIGNAL_EXIT or exit_code >= SIGNAL_EXIT + signal.NSIG:
+        return None
+    return exit_code - SIGNAL_EXIT if exit_code > 0 else -exit_code
+
+
+def _by_signal(ending: Ending, number: int) -> Outcome:
+    if number == signal.SIGKILL and ending.out_of_memory:
+        message = (
+            "The host ran out of memory and the kernel killed the trainer. "
+            "Use a smaller batch or model, or a host with more memory."
+        )
+        return _failed(ending, Reason.out_of_memory, message)
+    message = f"The trainer was killed by {_signal_name(number)}."
+    if ending.error:
+        message += f" Before that it said: {ending.error['msg']}"
+    return _failed(ending, Reason.trainer_killed, message, retryable=True)
+
+
+def _by_code(ending: Ending) -> Outcome:
+    message = ending.error["msg"] if ending.error else f"The trainer exited with code {ending.exit_code}."
+    if ending.exit_code == EXIT_BAD_CONFIG:
+        return _failed(ending, Reason.bad_config, message)
+    if ending.exit_code == EXIT_BAD_DATA:
+        return _failed(ending, Reason.bad_data, message)
+    kind = ending.error.get("kind") if ending.error else None
+    if kind == "nan_loss":
+        return _failed(ending, Reason.nan_loss, message)
+    if kind == "oom":
+        return _failed(ending, Reason.out_of_memory, message)
+    return _failed(ending, Reason.trainer_error, message, retryable=True)
+
+
+def _failed(ending: Ending, reason: Reason, message: str, *, retryable: bool = False) -> Outcome:
+    return Outcome(Status.failed, reason, message, ending.exit_code, retryable)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

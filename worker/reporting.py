@@ -1,0 +1,120 @@
+"""Brings the events of a trainer to the database: in order, each exactly once, through any outage."""
+
+import logging
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from store.checkpoints import RESULT, get_checkpoint
+from store.errors import OffsetConflict
+from store.reports import report
+from store.wake import job_channel, wake
+from worker.events import Record, read_events
+from worker.publishing import CannotPublish, publish
+from worker.pump import Fenced
+from worker.services import Services
+from worker.spec import Spec
+from worker.workspace import AttemptFolder
+
+BATCH = 200
+
+log = logging.getLogger(__name__)
+
+
+class EventReporter:
+    """Reports the event file of one attempt; the database remembers how far.
+
+    Args:
+        spec: the live attempt, whose owner reports.
+        folder: the attempt that wrote the events: the live one or an earlier one.
+        offset: bytes of the file that were reported before.
+    """
+
+    def __init__(self, services: Services, spec: Spec, folder: AttemptFolder, offset: int) -> None:
+        self.error: dict[str, Any] | None = None
+        self.result: dict[str, Any] | None = None
+        self._services = services
+        self._spec = spec
+        self._folder = folder
+        self._offset = offset
+
+    def step(self, final: bool) -> bool:
+        """Report some of the new events; True when there may be more.
+
+        Raises:
+            Fenced: the attempt is not this owner's any more.
+            Exception: the database or the artifacts did not answer; call again later.
+        """
+        records = read_events(self._folder.events, self._offset, final=final)
+        if not records:
+            return False
+        batch = _leading(records)
+        events = [event for record in batch for event in self._prepared(record.event)]
+        self._report(events, batch[-1].end)
+        for record in batch:
+            self._remember(record.event)
+        wake(self._services.settings.broker_url, job_channel(self._spec.job_id))
+        return True
+
+    def _prepared(self, event: dict[str, Any]) -> list[dict[str, Any]]:
+        """What is reported of an event: weights once they are published, a warning when they cannot be."""
+        if event["type"] == "result" and event.get("stopped"):
+            return []  # its weights were announced as a checkpoint
+        if event["type"] not in ("checkpoint", "result"):
+            return [event]
+        try:
+            return [publish(self._services.artifacts, self._spec, self._folder.number, event)]
+        except CannotPublish as refusal:
+            log.warning("%s", refusal)
+            if event["type"] == "result":
+                self.error = {"msg": str(refusal), "kind": "result"}
+                event["type"] = "unpublished_result"
+            return [{"t": event["t"], "type": "warning", "msg": str(refusal)}]
+
+    def _report(self, events: list[dict[str, Any]], end: int) -> None:
+        with self._services.database.transaction() as session:
+            before = self._keys(session, events)
+            try:
+                accepted = report(
+                    session,
+                    self._spec.job_id,
+                    self._spec.attempt,
+                    self._spec.owner,
+                    events,
+                    end,
+                    start=self._offset,
+                    source=self._folder.number,
+                )
+            except OffsetConflict as conflict:
+                self._offset = conflict.expected
+                raise
+            if not accepted:
+                raise Fenced
+            unused = before - self._keys(session, events)
+        self._offset = end
+        for key in unused:
+            self._services.artifacts.delete_prefix(key)
+
+    def _keys(self, session: Session, events: list[dict[str, Any]]) -> set[str]:
+        """Where the weights that these events speak of lie now."""
+        names = {
+            RESULT if event["type"] == "result" else event["name"]
+            for event in events
+            if event["type"] in ("checkpoint", "checkpoint_removed", "result")
+        }
+        found = (get_checkpoint(session, self._spec.job_id, name) for name in names)
+        return {checkpoint.key for checkpoint in found if checkpoint is not None}
+
+    def _remember(self, event: dict[str, Any]) -> None:
+        if event["type"] == "error":
+            self.error = event
+        elif event["type"] == "result":
+            self.result = event
+
+
+def _leading(records: list[Record]) -> list[Record]:
+    """The first records, up to one whose weights have to be published first."""
+    for number, record in enumerate(records[:BATCH]):
+        if record.event["type"] in ("checkpoint", "result"):
+            return records[: max(number, 1)]
+    return records[:BATCH]

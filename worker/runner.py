@@ -1,0 +1,43 @@
+"""Supervises one attempt of one job: `python -m worker.runner <spec.json>`, in a session of its own.
+
+Of this program's life the first part is here: start the trainer, as early as possible, hence with the standard
+library alone. Everything that follows needs the store and is in `worker.supervisor`.
+
+Exit codes: 0 when an outcome was reported, 75 when the attempt was lost to another one or could not report.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from worker.clock import boottime
+from worker.deadline import Deadline
+from worker.process import Termination, TrainerStart, become_subreaper
+from worker.spec import Spec
+from worker.wakeup import Wakeup
+
+EXIT_REPORTED = 0
+EXIT_LOST = 75
+
+
+def main() -> int:
+    """Run the attempt that the spec file describes."""
+    spec = Spec.read(Path(sys.argv[1]))
+    wakeup, termination = Wakeup(), Termination()
+    termination.install()
+    become_subreaper()
+    if boottime() > spec.renewed_at + spec.lease_ttl_s:
+        return EXIT_LOST
+    deadline = Deadline(spec.folder.deadline, spec.lease_ttl_s, spec.outage_s)
+    deadline.extend(spec.renewed_at)
+    start = TrainerStart(spec, dict(os.environ))
+    if spec.attempt == 1:  # later ones have to look first for what is left of the earlier ones
+        start()
+
+    from worker.supervisor import supervise
+
+    return EXIT_REPORTED if supervise(spec, start, deadline, wakeup, termination) else EXIT_LOST
+
+
+if __name__ == "__main__":
+    sys.exit(main())

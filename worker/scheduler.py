@@ -1,0 +1,157 @@
+"""The scheduler: places waiting jobs on hosts, tells the hosts, and takes lost jobs back.
+
+Any number may run; the one that holds the lease "scheduler" works, the others wait for it. Should two ever
+work at once, the database still lets each device be given out once.
+"""
+
+import logging
+import os
+import signal
+import threading
+import time
+
+from celery import Celery
+from kombu.exceptions import OperationalError as BrokerError
+
+from store.attempts import Node, place
+from store.database import Database
+from store.hosts import allocations, live_hosts
+from store.jobs import explain_wait, queued_jobs
+from store.leases import acquire_lease, release_lease
+from store.outbox import publish
+from store.reaper import reap
+from store.settings import Settings, get_settings
+from store.tables import AttemptNode, Host, Job
+from store.wake import SCHEDULER, Listener, job_channel, wake
+from worker.celery_app import LAUNCH, make_app
+from worker.logformat import LOG_FORMAT
+from worker.placement import Capacity, Request, plan
+
+MISSED_HEARTBEATS = 3
+"""A host that misses so many gets no jobs; a database that was away is given so long before lost jobs count."""
+ROLE_TTL_POLLS = 5
+
+log = logging.getLogger(__name__)
+
+
+def run_scheduler(settings: Settings | None = None) -> None:
+    """Schedule until SIGTERM or SIGINT, with the settings of the environment if none are given."""
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    settings = settings or get_settings()
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stopping.set())
+    scheduler = Scheduler(settings, Database(settings.database_url), make_app(settings))
+    with Listener(settings.broker_url, SCHEDULER) as hints:
+        while not stopping.is_set():
+            try:
+                scheduler.tick()
+            except Exception:
+                log.exception("this pass failed; the next one follows")
+                scheduler.lost_contact()
+            hints.wait(settings.poll_s)
+    scheduler.step_down()
+
+
+class Scheduler:
+    """One scheduler among any number. `tick` does all that is to be done now."""
+
+    def __init__(self, settings: Settings, database: Database, app: Celery) -> None:
+        self._settings = settings
+        self._database = database
+        self._app = app
+        self._owner = f"{settings.host_name}/{os.getpid()}/{time.time_ns()}"
+        self._reap_from = 0.0
+        self.lost_contact()
+
+    def tick(self) -> None:
+        """One pass; does nothing while another scheduler is at work."""
+        with self._database.transaction() as session:
+            ttl_s = max(ROLE_TTL_POLLS * self._settings.poll_s, ROLE_TTL_POLLS)
+            if not acquire_lease(session, SCHEDULER, self._owner, ttl_s=ttl_s):
+                return
+        if time.monotonic() >= self._reap_from:
+            self._reap()
+        self._place()
+        self._publish()
+
+    def lost_contact(self) -> None:
+        """The database was away, or may have been: let runners renew their leases before any counts as lost."""
+        self._reap_from = time.monotonic() + MISSED_HEARTBEATS * self._settings.heartbeat_s
+
+    def step_down(self) -> None:
+        """Leave the role to another scheduler at once."""
+        try:
+            with self._database.transaction() as session:
+                release_lease(session, SCHEDULER, self._owner)
+        except Exception as error:
+            log.warning("the role could not be given back, it ends by itself: %s", error)
+
+    def _reap(self) -> None:
+        with self._database.transaction() as session:
+            reaped = reap(
+                session,
+                grace_s=self._settings.lease_grace_s,
+                start_timeout_s=self._settings.start_timeout_s,
+                lost_limit=self._settings.lost_lease_limit,
+            )
+        for end in reaped:
+            log.warning("job %s, attempt %d: %s, now %s", end.job_id, end.attempt, end.reason, end.status)
+            wake(self._settings.broker_url, job_channel(end.job_id))
+
+    def _place(self) -> None:
+        """Give devices to the jobs whose turn it is, and let the others say what they wait for."""
+        with self._database.reading() as session:
+            jobs = {job.id: job for job in queued_jobs(session)}
+            hosts = live_hosts(session, MISSED_HEARTBEATS * self._settings.heartbeat_s)
+            taken = allocations(session)
+        if not jobs:
+            return
+        lingering = {node.job_id: node.host for node in taken if node.job_id in jobs}
+        requests = [_request(job) for job in jobs.values() if job.id not in lingering]
+        decision = plan(requests, _capacities(hosts, taken))
+        for job_id, shares in decision.placed.items():
+            nodes = [Node(share.host, share.devices) for share in shares]
+            with self._database.transaction() as session:
+                placed = place(session, jobs[job_id], nodes)
+            if placed:
+                log.info("job %s, attempt %d: placed on %s", job_id, jobs[job_id].attempt, nodes)
+                wake(self._settings.broker_url, job_channel(job_id))
+        waiting = decision.waiting | {
+            job_id: f"waiting for its earlier attempt to let go of its devices on {host}"
+            for job_id, host in lingering.items()
+        }
+        self._explain({job_id: why for job_id, why in waiting.items() if jobs[job_id].message != why})
+
+    def _explain(self, waiting: dict[str, str]) -> None:
+        if waiting:
+            with self._database.transaction() as session:
+                for job_id, why in waiting.items():
+                    explain_wait(session, job_id, why)
+            wake(self._settings.broker_url, *(job_channel(job_id) for job_id in waiting))
+
+    def _publish(self) -> None:
+        try:
+            publish(self._database, self._send, republish_s=self._settings.republish_s)
+        except (BrokerError, OSError) as error:
+            log.warning("the broker is away, hosts are told later: %s", error)
+
+    def _send(self, queue: str, job_id: str, attempt: int) -> None:
+        self._app.send_task(LAUNCH, args=(job_id, attempt), queue=queue, retry=False)
+
+
+def _request(job: Job) -> Request:
+    return Request(job.id, job.device, job.nodes, job.devices_per_node, job.priority, job.created_at)
+
+
+def _capacities(hosts: list[Host], taken: list[AttemptNode]) -> list[Capacity]:
+    busy = {(node.host, index) for node in taken for index in node.devices}
+    return [
+        Capacity(
+            host.name,
+            host.device,
+            len(host.devices),
+            tuple(entry["index"] for entry in host.devices if (host.name, entry["index"]) not in busy),
+        )
+        for host in hosts
+    ]

@@ -1,0 +1,238 @@
+"""The life of an attempt around its trainer: recover, watch, stop, deliver, and report one outcome."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from store.attempts import Renewal, release, renew
+from store.reports import Outcome, finish
+from store.settings import get_settings
+from store.states import Reason, Status
+from store.wake import SCHEDULER, Listener, job_channel, wake
+from worker.clock import boottime
+from worker.deadline import Deadline
+from worker.delivery import Delivery, Services, reported_offset
+from worker.lease import Lease
+from worker.logformat import LOG_FORMAT
+from worker.memory import oom_kills
+from worker.outcome import Ending, Stop, decide
+from worker.process import Termination, Trainer, TrainerStart
+from worker.pump import Fenced
+from worker.recovery import go_on_from_checkpoint, restore_checkpoint, unfinished_attempts
+from worker.spec import Spec
+from worker.strays import end_processes_of
+from worker.wakeup import Wakeup
+
+LOOK_S = 1.0
+RETRY_S = 1.0
+LISTEN_S = 60.0
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+def supervise(
+    spec: Spec, start: TrainerStart, deadline: Deadline, wakeup: Wakeup, termination: Termination
+) -> bool:
+    """See an attempt through to its end; False when it was lost to another one or could not be reported."""
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    return Supervisor(spec, start, deadline, wakeup, termination, Services.connect(get_settings())).run()
+
+
+class Supervisor:
+    """Owns the lease, the trainer and the reports of one attempt."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        start: TrainerStart,
+        deadline: Deadline,
+        wakeup: Wakeup,
+        termination: Termination,
+        services: Services,
+    ) -> None:
+        self._spec = spec
+        self._start = start
+        self._deadline = deadline
+        self._wakeup = wakeup
+        self._termination = termination
+        self._services = services
+        self._lease = Lease(self._renew, wakeup.set, spec.heartbeat_s, spec.renewed_at)
+        self._started_at = boottime()
+        self._stop: Stop | None = None
+        self._told_at = 0.0
+        self._killed = False
+
+    def run(self) -> bool:
+        """See the attempt through; True when its outcome was reported."""
+        self._lease.start()
+        threading.Thread(target=self._listen, name="hints", daemon=True).start()
+        try:
+            if self._start.trainer is None and self._start.failure is None:
+                self._recover()
+            delivery = Delivery(self._services, self._spec, self._spec.folder, 0, self._fence)
+            delivery.start()
+            exit_code = self._run_trainer()
+            delivered = delivery.drain(self._patience())
+            outcome = self._outcome(exit_code, delivery, delivered)
+            return outcome is not None and self._report(outcome)
+        except Fenced:
+            log.warning("attempt %d is over: nothing more is reported", self._spec.attempt)
+            self._let_go()
+            return False
+        finally:
+            self._lease.end()
+
+    def _recover(self) -> None:
+        """Finish what earlier attempts left on this host, and find the checkpoint to go on from."""
+        for folder in unfinished_attempts(self._spec):
+            log.info("attempt %d was not finished: delivering what it left", folder.number)
+            end_processes_of(folder)
+            offset = self._answer(lambda folder=folder: reported_offset(self._services, self._spec, folder))
+            delivery = Delivery(self._services, self._spec, folder, offset, self._fence)
+            delivery.start()
+            if not delivery.drain(self._patience()):
+                self._raise_if_fenced()
+                log.error("attempt %d could not be delivered", folder.number)
+        self._answer(
+            lambda: restore_checkpoint(self._spec, self._services.database, self._services.artifacts)
+        )
+        go_on_from_checkpoint(self._spec)
+
+    def _run_trainer(self) -> int | None:
+        """Start the trainer unless that is done, watch it to its end; its exit code, None when it never ran."""
+        if self._start.trainer is None and self._start.failure is None:
+            self._note_wishes()
+            if self._stop is not None:
+                return None
+            self._start()
+        trainer = self._start.trainer
+        if trainer is None:
+            return None
+        self._started_at = boottime()
+        while (exit_code := trainer.poll()) is None:
+            self._look_after(trainer)
+            self._wakeup.wait(min(LOOK_S, self._spec.lease_ttl_s / 10))
+        if not trainer.kill_remaining():
+            log.error("some processes of the trainer could not be killed")
+        self._raise_if_fenced()
+        return exit_code
+
+    def _look_after(self, trainer: Trainer) -> None:
+        """Move the deadline, and bring the trainer to its end when that is wanted."""
+        if self._lease.fenced.is_set() or not self._deadline.extend(self._lease.renewed_at):
+            self._lease.fenced.set()
+            trainer.kill()
+            return
+        self._note_wishes()
+        if self._stop is None:
+            return
+        now = boottime()
+        if not self._told_at:
+            log.info("stopping the trainer: %s", self._stop)
+            self._told_at = now
+            trainer.terminate()
+        elif now > self._told_at + self._spec.stop_grace_s:
+            self._killed = True
+            trainer.kill()
+
+    def _note_wishes(self) -> None:
+        """Learn why the trainer should stop; the user's wish goes before the others."""
+        timeout_s = self._spec.timeout_s
+        if self._lease.cancel_requested.is_set():
+            self._stop = Stop.cancel
+        elif self._stop is None and self._termination.requested:
+            self._stop = Stop.host_stopping
+        elif self._stop is None and timeout_s is not None and boottime() > self._started_at + timeout_s:
+            self._stop = Stop.timeout
+
+    def _outcome(self, exit_code: int | None, delivery: Delivery, delivered: bool) -> Outcome | None:
+        """What to report; None when the trainer left because its lease was over."""
+        self._raise_if_fenced()
+        error = delivery.events.error
+        if self._start.failure is not None:
+            error = {"msg": f"The trainer could not be started: {self._start.failure}."}
+        outcome = decide(
+            Ending(
+                exit_code,
+                stop=self._stop,
+                killed=self._killed,
+                grace_s=self._spec.stop_grace_s,
+                timeout_s=self._spec.timeout_s,
+                out_of_memory=oom_kills() > self._start.oom_kills_before,
+                error=error,
+                result=delivery.events.result,
+            )
+        )
+        if outcome is not None and outcome.status is Status.succeeded and not delivered:
+            message = "The trainer is done, but its results could not be stored."
+            return Outcome(Status.failed, Reason.artifacts_unavailable, message, exit_code, retryable=True)
+        return outcome
+
+    def _report(self, outcome: Outcome) -> bool:
+        """Make the outcome known; another attempt's taking over makes it void."""
+
+        def report() -> bool:
+            with self._services.database.transaction() as session:
+                return finish(session, self._spec.job_id, self._spec.attempt, self._spec.owner, outcome)
+
+        if not self._answer(report):
+            raise Fenced
+        log.info("reported: %s, %s", outcome.status, outcome.reason)
+        self._hint()
+        return True
+
+    def _let_go(self) -> None:
+        """The trainer is gone: say that its devices are free. If this fails, they are when the lease is over."""
+        try:
+            with self._services.database.transaction() as session:
+                release(session, self._spec.job_id, self._spec.attempt, self._spec.owner)
+        except Exception:
+            log.exception("the devices could not be released")
+        self._hint()
+
+    def _answer(self, ask: Callable[[], T]) -> T:
+        """Ask until there is an answer.
+
+        Raises: Fenced when the attempt is over, or there was no answer for so long that it must be.
+        """
+        give_up = self._patience()
+        while True:
+            try:
+                return ask()
+            except Exception:
+                log.exception("no answer; asking again in %.1f s", RETRY_S)
+            if give_up():
+                raise Fenced
+            time.sleep(RETRY_S)
+
+    def _patience(self) -> Callable[[], bool]:
+        """Tells, from now on, when to give up delivering: the attempt is over, or the outage too long."""
+        until = boottime() + self._spec.outage_s
+        return lambda: self._lease.fenced.is_set() or boottime() > until
+
+    def _raise_if_fenced(self) -> None:
+        if self._lease.fenced.is_set():
+            raise Fenced
+
+    def _fence(self) -> None:
+        self._lease.fenced.set()
+        self._wakeup.set()
+
+    def _renew(self) -> Renewal:
+        spec = self._spec
+        with self._services.database.transaction() as session:
+            return renew(session, spec.job_id, spec.attempt, spec.owner, ttl_s=spec.lease_ttl_s)
+
+    def _listen(self) -> None:
+        """Renew at once when something has happened to the job: the user may want it to stop."""
+        with Listener(self._services.settings.broker_url, job_channel(self._spec.job_id)) as listener:
+            while True:
+                if listener.wait(LISTEN_S):
+                    self._lease.poke()
+
+    def _hint(self) -> None:
+        wake(self._services.settings.broker_url, SCHEDULER, job_channel(self._spec.job_id))
