@@ -62,7 +62,7 @@ async def hints(broker_url: str) -> AsyncIterator[str]:
                 async for message in pubsub.listen():
                     yield message["channel"].decode().removeprefix(_PREFIX)
             except (RedisError, OSError):
-                await pubsub.reset()
+                await pubsub.aclose()
                 await asyncio.sleep(_PAUSE_S)
 
 
