@@ -61,10 +61,11 @@ def test_reading_what_was_resolved_changes_nothing(data: st.DataObject, task: st
         return
     resolved = json.loads(json.dumps(reading.config.resolved(), allow_nan=False))
     again = read_config(task, resolved)
-    assert again.config == reading.config
     assert again.problems == ()
-    assert set(again.warnings) <= set(reading.warnings)
+    assert again.config == reading.config
+    assert again.config is not None
     assert again.config.resolved() == resolved
+    assert set(again.warnings) <= set(reading.warnings)
 
 
 @settings(max_examples=100, deadline=None)

@@ -40,7 +40,7 @@ class Finder:
         if given.startswith(REFERENCES):
             msg = f"got {show(given)}: references to jobs and uploaded data are not available in this version"
             return Problem((name,), msg, f"Give a folder{self._place()}.")
-        if problem := climbs(name, given):
+        if self.roots is not None and (problem := climbs(name, given)):
             return problem
         try:
             return self._existing(name, given)
