@@ -22,6 +22,7 @@ def json_schema(task: str) -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
+        "$comment": "For every argument null means not set, and numbers and booleans may be written as text.",
         "x-regatta-task": {"name": task, "available": task in AVAILABLE_TASKS},
     }
 

@@ -59,7 +59,8 @@ def read_config(task: str, raw: Mapping[str, object]) -> Reading:
 def load_config(task: str, path: Path, overrides: Sequence[str] = ()) -> Reading:
     """Read an argument file (strict JSON: no NaN, no key twice) and apply `KEY=VALUE` overrides.
 
-    The value of an override is JSON where it can be (`do_eval=true`, `max_steps=10`), else text.
+    The value of an override is text, which is how numbers and booleans may be written (`max_steps=10`); null,
+    lists, objects and texts in quotes are read as JSON.
     """
     try:
         raw = strict_json.loads(path.read_bytes())
@@ -83,6 +84,8 @@ def load_config(task: str, path: Path, overrides: Sequence[str] = ()) -> Reading
 
 
 def _override_value(text: str) -> Any:
+    if text != "null" and not text.startswith(("[", "{", '"')):
+        return text
     try:
         return strict_json.loads(text)
     except strict_json.NotJsonError:

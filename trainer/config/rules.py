@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from trainer.config.derive import LOWER_IS_BETTER
 from trainer.config.problems import Problem
 from trainer.config.schema import DEGREES, TaskConfig
 
@@ -289,6 +290,15 @@ def warmup_said_twice(config: Any) -> Iterator[Problem]:
     if config.warmup_steps and config.warmup_ratio:
         msg = f"warmup_steps {config.warmup_steps} wins over warmup_ratio {config.warmup_ratio}"
         yield Problem(("warmup_ratio",), msg, "Leave one of them out.")
+
+
+@warning("metric_for_best_model", "greater_is_better")
+def the_worst_model_is_the_best(config: Any) -> Iterator[Problem]:
+    metric, greater = config.metric_for_best_model, config.greater_is_better
+    if metric is not None and greater == (metric in LOWER_IS_BETTER):
+        direction = "larger" if greater else "smaller"
+        msg = f"got {str(greater).lower()}: the checkpoint of the {direction} {metric} is taken as the best"
+        yield Problem(("greater_is_better",), msg, "Leave it out.")
 
 
 @warning("learning_rate")

@@ -35,9 +35,14 @@ def plausible(task: str) -> st.SearchStrategy[dict[str, Any]]:
         options: list[Any] = [None, True, False, 0, 1, 2, 100, 0.5, 1e-5, "1", "text"]
         default = [] if field.is_required() else [field.get_default(call_default_factory=True)]
         by_name[name] = st.sampled_from([*(choices(field.annotation) or options), *default])
-    needed = {"model_name_or_path": st.just("m"), "output_dir": st.just("o")}
+    needed: dict[str, st.SearchStrategy[Any]] = {
+        "model_name_or_path": st.just("m"),
+        "output_dir": st.just("o"),
+    }
     if task in ("finetune", "quantize"):
         needed["dataset_name_or_path"] = st.just("d")
+    if task == "quantize":
+        needed["do_ptq"] = st.just(True)
     optional = {name: value for name, value in by_name.items() if name not in needed}
     few = st.sets(st.sampled_from(sorted(optional)), max_size=5)
     return few.flatmap(lambda names: st.fixed_dictionaries(needed | {name: optional[name] for name in names}))

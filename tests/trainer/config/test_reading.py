@@ -347,10 +347,13 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_file_is_read_and_overridden(file: Path) -> None:
     overrides = ["max_steps=10", "learning_rate=3e-05", "output_dir=a=b", "do_train=True", "seed=null"]
+    overrides += ["run_name=7", "no_recompute_layers=[1, 2]", 'optim="adamw"', "report_to=[none"]
     reading = load_config("finetune", file, overrides)
     assert isinstance(reading.config, FinetuneConfig)
     assert (reading.config.max_steps, reading.config.learning_rate) == (10, 3e-5)
     assert (reading.config.output_dir, reading.config.seed) == ("a=b", 42)
+    assert (reading.config.run_name, reading.config.optim) == ("7", "adamw")
+    assert (reading.config.no_recompute_layers, reading.config.report_to) == ([1, 2], ["[none"])
 
 
 def test_an_override_needs_an_equals_sign(file: Path) -> None:

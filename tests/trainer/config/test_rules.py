@@ -105,6 +105,11 @@ def test_arguments_that_contradict_each_other_are_refused(
             "warmup_steps 1 wins over warmup_ratio 0.1",
         ),
         ({"learning_rate": 0}, "learning_rate", "changes nothing"),
+        (
+            {"metric_for_best_model": "loss", "greater_is_better": True},
+            "greater_is_better",
+            "the checkpoint of the larger loss is taken as the best",
+        ),
         ({"amp_master_grad": True}, "amp_master_grad", "no effect with fp16_opt_level O1"),
         ({"sharding_parallel_degree": 8}, "sharding_parallel_degree", "no effect without sharding"),
     ],

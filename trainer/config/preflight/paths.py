@@ -8,6 +8,11 @@ from trainer.config.values import show
 
 REFERENCES = ("job:", "dataset:")
 
+#: What lies in the folder of a job besides its output.
+RESERVED = ("attempts", "config.json")
+LONGEST_NAME = 255
+LONGEST_PATH = 1024
+
 
 @dataclass(frozen=True)
 class Roots:
@@ -100,13 +105,19 @@ def output_folder(given: str, roots: Roots | None, base: Path | None) -> str | P
         return str((base or Path.cwd()) / given)
     if problem := climbs(name, given):
         return problem
+    hint = "Use for example ./checkpoints."
+    path = PurePosixPath(given)
+    if base is not None and path.is_relative_to(base):
+        path = path.relative_to(base)
+    if path.is_absolute():
+        msg = f"got {show(given)}, expected a relative path: a job writes inside its own folder"
+        return Problem((name,), msg, hint)
+    if not path.parts or path.parts[0] in RESERVED:
+        return Problem((name,), f"got {show(given)}, expected a folder of its own inside the job's", hint)
+    if len(given.encode()) > LONGEST_PATH or max(len(part.encode()) for part in path.parts) > LONGEST_NAME:
+        return Problem((name,), f"got {show(given)}, expected a shorter path", hint)
     if base is None:
-        if PurePosixPath(given).is_absolute():
-            msg = f"got {show(given)}, expected a relative path: a job writes inside its own folder"
-            return Problem((name,), msg, "Use for example ./checkpoints.")
         return given
-    path = base / given
-    if not Finder("output", (base,)).allows(path):
-        msg = f"got {show(given)}, expected a path inside the folder of the job"
-        return Problem((name,), msg, "Use for example ./checkpoints.")
-    return str(path)
+    if not Finder("output", (base,)).allows(base / path):
+        return Problem((name,), f"got {show(given)}, a link that leads out of the folder of the job", hint)
+    return str(base / path)

@@ -95,7 +95,10 @@ def test_without_roots_paths_start_at_the_base(config: Config, roots: Roots, tmp
     assert with_dots.config.resolved()["output_dir"] == str(tmp_path / "out")
 
 
-@pytest.mark.parametrize("given", ["/tmp/out", "../out", "a/../../out"])
+@pytest.mark.parametrize(
+    "given",
+    ["/tmp/out", "../out", "a/../../out", ".", "./", "attempts/1", "config.json", "x" * 300, "x/" * 900],
+)
 def test_output_stays_in_the_folder_of_the_job(config: Config, roots: Roots, given: str) -> None:
     for base in (None, roots.models[0].parent / "work"):
         problems = check_job(config(output_dir=given), roots, base).problems
