@@ -1,9 +1,9 @@
 """Keyset pages and their opaque cursors."""
 
 import base64
-import binascii
 import json
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -31,15 +31,15 @@ def decode_cursor(cursor: str) -> tuple[float, str]:
 
     Raises: InvalidCursor for any other text.
     """
-    try:
-        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        match json.loads(base64.b64decode(padded, altchars=b"-_", validate=True)):
-            case [float() | int() as created_at, str() as row_id] if (
-                math.isfinite(created_at) and row_id.isascii() and row_id.isprintable()
+    with suppress(ValueError, RecursionError):
+        match json.loads(base64.urlsafe_b64decode(cursor.encode("ascii") + b"==")):
+            case [float() as created_at, str() as row_id] if (
+                math.isfinite(created_at)
+                and row_id.isascii()
+                and row_id.isprintable()
+                and cursor == encode_cursor(created_at, row_id)
             ):
-                return float(created_at), row_id
-    except (ValueError, binascii.Error, RecursionError):
-        pass
+                return created_at, row_id
     raise InvalidCursor(
         f"cursor: {cursor[:80]!r} is not a cursor of this list; take next_cursor of an earlier page"
     )

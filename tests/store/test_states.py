@@ -1,0 +1,121 @@
+"""The state machine: every pair of states with every reason, on both databases."""
+
+import itertools
+
+import pytest
+from sqlalchemy import update
+
+from store.database import Database
+from store.events import list_events
+from store.jobs import existing_job
+from store.states import ACTIVE, FAULTS, TERMINAL, TRANSITIONS, Reason, Status, transition
+from store.tables import Attempt, Job
+from tests.store.given import claimed_job, placed_job, queued_job
+
+CASES = list(itertools.product(Status, Status, Reason))
+
+
+def put_into(session, job_id: str, status: Status) -> None:
+    session.execute(update(Job).where(Job.id == job_id).values(status=status))
+
+
+def test_a_transition_happens_exactly_when_the_table_allows_it(database: Database) -> None:
+    with database.transaction() as session:
+        job_id = queued_job(session).id
+    for source, target, reason in CASES:
+        with database.transaction() as session:
+            put_into(session, job_id, source)
+            before = existing_job(session, job_id)
+            attempt, events = before.attempt, len(list_events(session, job_id, limit=10_000))
+            allowed = reason in TRANSITIONS.get((source, target), ())
+            known = any(to is target and reason in reasons for (_, to), reasons in TRANSITIONS.items())
+            if not known:
+                with pytest.raises(ValueError, match=f"may become {target} because of {reason}"):
+                    transition(session, job_id, target, reason=reason)
+                continue
+            assert transition(session, job_id, target, reason=reason) is allowed, (source, target, reason)
+            after = existing_job(session, job_id)
+            assert after.status == (target if allowed else source)
+            assert after.attempt == attempt + (1 if allowed and target is Status.queued else 0)
+            assert len(list_events(session, job_id, limit=10_000)) == events + int(allowed)
+
+
+def test_terminal_states_are_left_only_by_a_retry_and_success_never() -> None:
+    leaving = {pair: reasons for pair, reasons in TRANSITIONS.items() if pair[0] in TERMINAL}
+
+    assert leaving == {
+        (Status.failed, Status.queued): {Reason.retried},
+        (Status.cancelled, Status.queued): {Reason.retried},
+    }
+
+
+def test_every_state_is_reached_and_every_reason_used() -> None:
+    assert {target for _, target in TRANSITIONS} == set(Status)
+    used = {reason for reasons in TRANSITIONS.values() for reason in reasons}
+    assert used == set(Reason) - {Reason.submitted}
+
+
+def test_a_fault_can_fail_a_job_wherever_its_trainer_may_run() -> None:
+    assert TRANSITIONS[Status.starting, Status.failed] == FAULTS == TRANSITIONS[Status.running, Status.failed]
+    assert {Status.starting, Status.running, Status.stopping} == ACTIVE
+
+
+def test_the_event_tells_from_where_to_where_and_why(database: Database) -> None:
+    with database.transaction() as session:
+        job = placed_job(session)
+        transition(session, job.id, Status.failed, reason=Reason.bad_data, message="line 7", data={"line": 7})
+    with database.reading() as session:
+        event = list_events(session, job.id)[-1]
+        assert (event.from_status, event.to_status, event.reason) == ("starting", "failed", "bad_data")
+        assert (event.message, event.data, event.type, event.attempt) == ("line 7", {"line": 7}, "status", 1)
+        failed = existing_job(session, job.id)
+        assert (failed.reason, failed.message) == ("bad_data", "line 7")
+        assert failed.finished_at == event.time == failed.updated_at
+
+
+def test_the_guard_refuses_another_attempt_another_source_and_an_unknown_job(database: Database) -> None:
+    with database.transaction() as session:
+        job = placed_job(session)
+        refused = [
+            transition(session, job.id, Status.running, reason=Reason.started, attempt=2),
+            transition(session, job.id, Status.failed, reason=Reason.timeout, from_={Status.running}),
+            transition(session, "no-such-job", Status.running, reason=Reason.started),
+        ]
+        assert refused == [False, False, False]
+        assert existing_job(session, job.id).status == "starting"
+        assert len(list_events(session, job.id)) == 2
+
+
+def test_a_rolled_back_transition_leaves_neither_status_nor_event(database: Database) -> None:
+    with database.transaction() as session:
+        job = placed_job(session)
+
+    def fail_after_the_transition() -> None:
+        with database.transaction() as session:
+            transition(session, job.id, Status.running, reason=Reason.started)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_after_the_transition()
+    with database.reading() as session:
+        assert existing_job(session, job.id).status == "starting"
+        assert [event.to_status for event in list_events(session, job.id)] == ["queued", "starting"]
+
+
+def test_leaving_the_active_states_ends_the_attempt(database: Database) -> None:
+    with database.transaction() as session:
+        job, _ = claimed_job(session)
+        transition(session, job.id, Status.queued, reason=Reason.host_stopping, message="maintenance")
+        attempt = session.get_one(Attempt, (job.id, 1), populate_existing=True)
+        assert attempt.ended_at is not None
+        assert (attempt.reason, attempt.message) == ("host_stopping", "maintenance")
+        job = existing_job(session, job.id)
+        assert (job.attempt, job.placement, job.started_at) == (2, None, None)
+
+
+def test_text_that_a_database_cannot_hold_is_stored_without_it(database: Database) -> None:
+    with database.transaction() as session:
+        job = placed_job(session)
+        transition(session, job.id, Status.failed, reason=Reason.trainer_error, message="a\x00b \ud800 ü")
+    with database.reading() as session:
+        assert existing_job(session, job.id).message == "ab ? ü"
