@@ -5,6 +5,8 @@ loss of the labelled tokens, the number of correct ones, the gradient of that lo
 float32 (transformers gives NaN for padded rows in float64), and tokens generated greedily from the batch.
 """
 
+# pyright: reportMissingImports=false
+
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -4,6 +4,8 @@ gives.
 The SentencePiece model comes from `trainer.tools.tiny_model`; transformers turns it into a tokenizer.json.
 """
 
+# pyright: reportMissingImports=false
+
 import json
 import shutil
 import sys

@@ -53,7 +53,8 @@ class Weight:
     @property
     def disk_shape(self) -> list[int]:
         """Shape of the tensor on disk."""
-        return self.parameter.shape[::-1] if self.transposed else list(self.parameter.shape)
+        shape = list(self.parameter.shape)
+        return shape[::-1] if self.transposed else shape
 
     def turned(self, tensor: Tensor) -> Tensor:
         """A tensor of the parameter's shape (itself, a moment, …) in its orientation on disk, or the other

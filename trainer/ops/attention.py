@@ -147,11 +147,12 @@ class _BlockwiseAttention(PyLayer):
             outs.append(out)
             blocks.append((start, end, queries, weights, out))
         ctx.blocks, ctx.group, ctx.scale = blocks, group, scale
+        ctx.wanted = [not tensor.stop_gradient for tensor in (q, k, v)]
         ctx.save_for_backward(k, v)
         return paddle.concat(outs, axis=1) if len(outs) > 1 else outs[0]
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
         k, v = ctx.saved_tensor()
         grad_q: list[Tensor] = []
         grad_k, grad_v = _TailSum(), _TailSum()
@@ -164,7 +165,8 @@ class _BlockwiseAttention(PyLayer):
             grad_k.add(paddle.matmul(grad_scores, queries, transpose_x=True))
             grad_v.add(paddle.matmul(weights, block, transpose_x=True))
         ctx.blocks = None
-        return _join(grad_q), grad_k.total(), grad_v.total()
+        gradients = _join(grad_q), grad_k.total(), grad_v.total()
+        return tuple(g if wanted else None for g, wanted in zip(gradients, ctx.wanted, strict=True))
 
 
 class _TailSum:

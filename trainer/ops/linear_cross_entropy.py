@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import paddle
 import paddle.nn.functional as functional
-from paddle import Tensor, _C_ops
+from paddle import Tensor
 from paddle.autograd import PyLayer
 
-IGNORED = -100
 ROWS_PER_CHUNK = 512
+_UNLIKELY = 1e-20
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,11 @@ def _evaluate(hidden: Tensor, weight: Tensor, labels: Tensor) -> tuple[Tensor, i
     total = paddle.zeros([], "float32")
     correct = 0
     for rows, targets in _chunks(hidden, labels):
-        logits = paddle.matmul(rows, weight, transpose_y=True).astype("float32")
-        total = total + functional.cross_entropy(logits, targets, reduction="sum")
+        logits = _logits(rows, weight)
         correct += int((logits.argmax(axis=-1) == targets).sum())
+        probabilities = functional.softmax_(logits, axis=-1)
+        of_targets = paddle.take_along_axis(probabilities, targets.unsqueeze(1), axis=1).reshape([-1])
+        total = total + _total_loss(of_targets, rows, weight, targets)
     return total, correct
 
 
@@ -73,15 +75,15 @@ class _LinearCrossEntropy(PyLayer):
 
     @staticmethod
     def forward(ctx, hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
-        ctx.wanted = not hidden.stop_gradient, not weight.stop_gradient
+        hidden_wanted, weight_wanted = not hidden.stop_gradient, not weight.stop_gradient
         total = paddle.zeros([], "float32")
         grad_hidden, grad_weight = [], None
         for rows, targets in _chunks(hidden, labels):
             loss, grad_logits = _loss_and_gradient(rows, weight, targets)
             total = total + loss
-            if ctx.wanted[0]:
+            if hidden_wanted:
                 grad_hidden.append(paddle.matmul(grad_logits, weight))
-            if ctx.wanted[1]:
+            if weight_wanted:
                 part = paddle.matmul(grad_logits, rows, transpose_x=True).astype("float32")
                 grad_weight = part if grad_weight is None else grad_weight.add_(part)
         if grad_weight is not None:
@@ -90,21 +92,39 @@ class _LinearCrossEntropy(PyLayer):
         return total
 
     @staticmethod
-    def backward(ctx, grad: Tensor):
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
         gradients, ctx.gradients = ctx.gradients, None
-        scaled = [g * grad.astype(g.dtype) for g, wanted in zip(gradients, ctx.wanted, strict=True) if wanted]
-        return tuple(scaled) if len(scaled) > 1 else scaled[0]
+        return tuple(None if g is None else g * grad.astype(g.dtype) for g in gradients)
 
 
 def _loss_and_gradient(rows: Tensor, weight: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Summed loss of a chunk, and softmax(logits) - onehot(targets) in the dtype of `rows`."""
-    logits = paddle.matmul(rows, weight, transpose_y=True).astype("float32")
-    count, vocabulary = logits.shape
-    # The operator behind functional.cross_entropy, called directly because that function drops the softmax.
-    softmax, losses = _C_ops.cross_entropy_with_softmax_(
-        logits, targets.unsqueeze(1), False, True, True, IGNORED, -1
-    )
-    flat = softmax.reshape_([-1])
+    probabilities = functional.softmax_(_logits(rows, weight), axis=-1)
+    count, vocabulary = probabilities.shape
     places = paddle.arange(count, dtype="int64") * vocabulary + targets
-    flat = paddle.scatter_(flat, places, paddle.gather(flat, places) - 1.0)
-    return losses.sum(), flat.reshape_([count, vocabulary]).astype(rows.dtype)
+    flat = probabilities.reshape_([-1])
+    of_targets = paddle.gather(flat, places)
+    flat = paddle.scatter_(flat, places, of_targets - 1.0)
+    loss = _total_loss(of_targets, rows, weight, targets)
+    return loss, flat.reshape_([count, vocabulary]).astype(rows.dtype)
+
+
+def _total_loss(of_targets: Tensor, rows: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    """Sum of -log(probability of the target).
+
+    Paddle's softmax and cross entropy cut off at a distance of 64 from the largest logit on CPU, so targets
+    as unlikely as that are computed once more by log-sum-exp.
+    """
+    is_unlikely = of_targets < _UNLIKELY
+    unlikely = paddle.nonzero(is_unlikely).reshape([-1])
+    if unlikely.shape[0] == 0:
+        return -paddle.log(of_targets).sum()
+    likely = paddle.nonzero(paddle.logical_not(is_unlikely)).reshape([-1])
+    logits = _logits(paddle.gather(rows, unlikely), weight)
+    target_logits = paddle.take_along_axis(logits, paddle.gather(targets, unlikely).unsqueeze(1), axis=1)
+    far = paddle.logsumexp(logits, axis=-1).sum() - target_logits.sum()
+    return far - paddle.log(paddle.gather(of_targets, likely)).sum()
+
+
+def _logits(rows: Tensor, weight: Tensor) -> Tensor:
+    return paddle.matmul(rows, weight, transpose_y=True).astype("float32")

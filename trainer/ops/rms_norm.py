@@ -28,18 +28,22 @@ class _RMSNorm(PyLayer):
         return (wide * _factors(_inverse_rms(wide, epsilon), weight)).astype(x.dtype)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensor()
         wide, wide_grad = x.astype("float32"), grad.astype("float32")
-        width = wide.shape[1]
         inverse = _inverse_rms(wide, ctx.epsilon)
         product = wide_grad * wide
-        grad_weight = paddle.matmul(inverse, product, transpose_x=True).reshape([width])
-        projection = paddle.matmul(product, (weight.astype("float32") + 1.0).reshape([width, 1]))
-        along = projection * inverse * inverse * inverse / width
-        grad_x = wide_grad * _factors(inverse, weight)
-        grad_x = grad_x.subtract_(wide * paddle.matmul(along, paddle.ones([1, width], "float32")))
-        return grad_x.astype(x.dtype), grad_weight.astype(weight.dtype)
+        grad_x = grad_weight = None
+        if not weight.stop_gradient:
+            grad_weight = paddle.matmul(inverse, product, transpose_x=True).reshape(weight.shape)
+            grad_weight = grad_weight.astype(weight.dtype)
+        if not x.stop_gradient:
+            projection = paddle.matmul(product, (weight.astype("float32") + 1.0).reshape([-1, 1]))
+            along = projection * inverse * inverse * inverse / x.shape[1]
+            grad_x = wide_grad * _factors(inverse, weight)
+            grad_x = grad_x.subtract_(wide * paddle.matmul(along, paddle.ones([1, x.shape[1]], "float32")))
+            grad_x = grad_x.astype(x.dtype)
+        return grad_x, grad_weight
 
 
 def _inverse_rms(x: Tensor, epsilon: float) -> Tensor:
