@@ -24,7 +24,7 @@ from trainer.config.fields.quantization import QuantizationFields
 from trainer.config.names import ALIASES, DROPPED
 from trainer.config.schema import CONFIGS
 from trainer.config.standing import standing_of
-from trainer.config.tasks import AVAILABLE_TASKS
+from trainer.config.tasks import AVAILABLE_TASKS, TASKS
 from trainer.config.values import show
 
 FILE = Path("docs/config.md")
@@ -62,6 +62,20 @@ A job's `config` is the JSON argument file of PaddleNLP 3.0.0b4: the same names,
 "In this version" says what becomes of an argument that is set. **yes**: it does what it says. **no effect**:
 it is accepted, with a warning that gives the reason. **refused**: any value but the default (and those named)
 is refused. Arguments of a task that is not available are checked in the same way; the task itself is refused.
+
+## Data files
+
+`dataset_name_or_path` is a folder. A split is the file `train.json` or `dev.json`, else every such file in the
+folder `train/` or `dev/`, in order of names. `.jsonl` and gzip (`.json.gz`, `.jsonl.gz`) will do as well. `dev` is
+needed when there is evaluation. A file holds JSON lines in UTF-8, one record a line; blank lines are skipped:
+
+```json
+{"src": "a question", "tgt": "the answer to learn"}
+{"src": ["first turn", "second turn"], "tgt": ["first answer", "second answer"]}
+```
+
+Every line is read before a device is taken. Errors are counted by kind, and the first ten are shown with their
+line numbers.
 """
 
 
@@ -72,11 +86,12 @@ def render() -> str:
 
 def _tasks() -> Iterator[str]:
     yield "## Tasks\n"
-    yield "| task | trains | available |"
+    yield "| task | does | available |"
     yield "| --- | --- | --- |"
-    for task, config in CONFIGS.items():
+    for task in TASKS:
+        does = _first_line(CONFIGS[task]) if task in CONFIGS else "No arguments are defined yet."
         available = "yes" if task in AVAILABLE_TASKS else "not in this version"
-        yield f"| `{task}` | {_first_line(config)} | {available} |"
+        yield f"| `{task}` | {does} | {available} |"
     yield ""
 
 

@@ -10,10 +10,8 @@ from pydantic.fields import FieldInfo
 
 from trainer.config.problems import Problem
 from trainer.config.schema import TaskConfig
-from trainer.config.standing import is_secret
 from trainer.config.values import Expect, Words, show
 
-HIDDEN = "(hidden)"
 SIGNS = {annotated_types.Ge: ">=", annotated_types.Gt: ">", annotated_types.Le: "<=", annotated_types.Lt: "<"}
 
 

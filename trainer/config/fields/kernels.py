@@ -7,7 +7,7 @@ from trainer.config.standing import no_effect, setting
 from trainer.config.values import Flag, Text, Whole, WholeList
 
 KERNEL = no_effect("kernels are chosen for the device; the result is the same")
-RECOMPUTE = no_effect("activations are kept; the result is the same, the memory is not")
+RECOMPUTE = no_effect("activations are kept, which takes more memory and gives the same result")
 
 
 class KernelFields(FieldGroup):

@@ -8,6 +8,7 @@ import pytest
 from tests.trainer.config.conftest import write_safetensors
 from trainer.config import FinetuneConfig, Problem
 from trainer.config.preflight import Roots, check_job
+from trainer.config.preflight.model import MODEL_TYPES
 
 Config = Callable[..., FinetuneConfig]
 INDEX = "model.safetensors.index.json"
@@ -144,6 +145,12 @@ def test_a_chat_template_that_is_not_applied_is_a_warning(config: Config, roots:
     (warning,) = check_job(config(save_strategy="no"), roots).warnings
     assert warning.loc == ("chat_template",)
     assert check_job(config(save_strategy="no", chat_template="none"), roots).warnings == ()
+
+
+def test_the_known_families_are_those_that_can_be_trained() -> None:
+    from trainer.models.registry import FAMILIES
+
+    assert set(MODEL_TYPES) == set(FAMILIES)
 
 
 def test_fp16_on_gemma_is_a_warning(config: Config, roots: Roots) -> None:
