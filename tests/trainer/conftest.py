@@ -71,10 +71,12 @@ def arguments(tiny_gemma: Path, small_data: Path, tmp_path: Path) -> dict[str, A
 
 
 @pytest.fixture
-def make_config(arguments: dict[str, Any]) -> Callable[..., FinetuneConfig]:
-    """A config: the short run's arguments with changes."""
+def make_config(arguments: dict[str, Any], tmp_path: Path) -> Callable[..., FinetuneConfig]:
+    """A config: the short run's arguments with changes. Its output_dir is inside the test's folder."""
 
     def make(**changes: Any) -> FinetuneConfig:
+        if "output_dir" in changes:
+            changes["output_dir"] = str(tmp_path / changes["output_dir"])
         reading = read_config("finetune", {**arguments, **changes})
         assert isinstance(reading.config, FinetuneConfig), reading.problems
         return reading.config

@@ -13,7 +13,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from trainer.files import write_json
 
@@ -81,7 +81,9 @@ def damage(directory: Path, *, contents: bool = True) -> str | None:
     """
     try:
         listed = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["files"]
-        expected = {str(name): (int(entry["bytes"]), str(entry["sha256"])) for name, entry in listed.items()}
+        expected = {
+            _inside(name): (int(entry["bytes"]), str(entry["sha256"])) for name, entry in listed.items()
+        }
     except FileNotFoundError:
         return f"it has no {MANIFEST}"
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -97,6 +99,13 @@ def damage(directory: Path, *, contents: bool = True) -> str | None:
             if _sha256(directory / name) != sha256:
                 return f"the contents of {name} have changed since it was written"
     return None
+
+
+def _inside(name: str) -> str:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError(name)
+    return name
 
 
 def sync_tree(directory: Path) -> None:

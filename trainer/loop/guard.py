@@ -13,6 +13,7 @@ from types import FrameType
 
 EXIT_DEADLINE = 75
 _CHECKS_PER_SECOND = 5
+_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
 class StopRequest:
@@ -38,7 +39,7 @@ class StopRequest:
 
         For code that installs handlers of its own.
         """
-        held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             yield
         finally:
@@ -65,6 +66,8 @@ def start_deadline_guard() -> None:
 
 
 def _watch(path: Path) -> None:
+    # Signals are the main thread's: held back there, they must not be delivered here.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     deadline: float | None = None
     while True:
         deadline = _read(path, deadline)

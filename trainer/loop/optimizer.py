@@ -43,7 +43,7 @@ def clip_gradients(parameters: Sequence[paddle.Tensor], max_norm: float) -> floa
     """
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     squares = [_square_sum(gradient) for gradient in gradients]
-    norm = math.sqrt(paddle.add_n(squares).item()) if squares else 0.0
+    norm = math.sqrt(float(paddle.add_n(squares))) if squares else 0.0
     if max_norm > 0 and math.isfinite(norm) and norm > max_norm:
         for gradient in gradients:
             gradient.scale_(max_norm / norm)
@@ -53,4 +53,4 @@ def clip_gradients(parameters: Sequence[paddle.Tensor], max_norm: float) -> floa
 def _square_sum(gradient: paddle.Tensor) -> paddle.Tensor:
     # Paddle's CPU matmul is several times faster here than its sum, dot or norm.
     flat = gradient.astype("float32").reshape([1, -1])
-    return paddle.matmul(flat, flat, transpose_y=True)
+    return paddle.matmul(flat, flat, transpose_y=True).reshape([])

@@ -49,7 +49,7 @@ class Precision:
 
 def choose_precision(config: FinetuneConfig, device: str) -> tuple[Precision, Problem | None]:
     """The precision for `device` ("cpu" or "gpu"), and a warning when it is not what the config asks for."""
-    if not (config.fp16 or config.bf16):
+    if not (config.fp16 or config.bf16) or config.fp16_opt_level == "O0":
         return Precision(), None
     name = "fp16" if config.fp16 else "bf16"
     if device == "cpu":

@@ -1,0 +1,92 @@
+from collections.abc import Callable
+
+import numpy as np
+import paddle
+import pytest
+
+from trainer.config import FinetuneConfig
+from trainer.loop.optimizer import build_optimizer, clip_gradients
+
+MakeConfig = Callable[..., FinetuneConfig]
+
+
+def adamw(
+    weight: np.ndarray, gradients: list[np.ndarray], rate: float, decay: float, config: FinetuneConfig
+) -> np.ndarray:
+    """AdamW in float64, as Loshchilov and Hutter write it."""
+    weight = weight.astype(np.float64)
+    first, second = np.zeros_like(weight), np.zeros_like(weight)
+    beta1, beta2 = config.adam_beta1, config.adam_beta2
+    for step, gradient in enumerate(gradients, start=1):
+        gradient = gradient.astype(np.float64)
+        first = beta1 * first + (1 - beta1) * gradient
+        second = beta2 * second + (1 - beta2) * gradient**2
+        corrected = np.sqrt(second / (1 - beta2**step)) + config.adam_epsilon
+        weight = weight * (1 - rate * decay) - rate * (first / (1 - beta1**step)) / corrected
+    return weight
+
+
+def test_the_update_is_that_of_a_float64_adamw_and_norms_and_biases_do_not_decay(
+    make_config: MakeConfig,
+) -> None:
+    config = make_config(weight_decay=0.1, adam_beta1=0.8, adam_beta2=0.95, adam_epsilon=1e-6)
+    layer = paddle.nn.Linear(5, 3)
+    norm = paddle.nn.LayerNorm(3)
+    parameters = [*layer.parameters(), *norm.parameters()]
+    before = [parameter.numpy().copy() for parameter in parameters]
+    optimizer = build_optimizer(parameters, config)
+    optimizer.set_lr(0.03)
+    random = np.random.default_rng(0)
+    gradients: list[list[np.ndarray]] = [[] for _ in parameters]
+    for _ in range(5):
+        norm(layer(paddle.to_tensor(random.normal(size=(4, 5)).astype("float32")))).square().sum().backward()
+        for found, parameter in zip(gradients, parameters, strict=True):
+            assert parameter.grad is not None
+            found.append(parameter.grad.numpy().copy())
+        optimizer.step()
+        optimizer.clear_grad()
+    for parameter, start, found in zip(parameters, before, gradients, strict=True):
+        decay = 0.1 if parameter.ndim > 1 else 0.0
+        expected = adamw(start, found, 0.03, decay, config)
+        np.testing.assert_allclose(parameter.numpy(), expected, rtol=2e-5, atol=2e-6)
+
+
+def test_frozen_parameters_are_left_alone(make_config: MakeConfig) -> None:
+    layer = paddle.nn.Linear(2, 2)
+    layer.weight.stop_gradient = True
+    before = layer.weight.numpy().copy()
+    optimizer = build_optimizer(layer.parameters(), make_config(weight_decay=0.5))
+    optimizer.set_lr(1.0)
+    layer(paddle.ones([1, 2])).sum().backward()
+    optimizer.step()
+    np.testing.assert_array_equal(layer.weight.numpy(), before)
+
+
+def with_gradients(*gradients: list[float]) -> list[paddle.Tensor]:
+    parameters = []
+    for gradient in gradients:
+        parameter = paddle.create_parameter([len(gradient)], "float32")
+        (parameter * paddle.to_tensor(gradient)).sum().backward()
+        parameters.append(parameter)
+    return parameters
+
+
+def gradients_of(parameters: list[paddle.Tensor]) -> list[float]:
+    return [value for parameter in parameters for value in np.asarray(parameter.grad).tolist()]
+
+
+def test_gradients_above_the_limit_are_scaled_to_it_together() -> None:
+    parameters = with_gradients([3.0, 0.0], [0.0, 4.0])
+    assert clip_gradients(parameters, 1.0) == pytest.approx(5.0)
+    assert gradients_of(parameters) == pytest.approx([0.6, 0, 0, 0.8])
+
+
+@pytest.mark.parametrize("limit", [10.0, 0.0, -1.0])
+def test_gradients_below_the_limit_or_without_one_are_left_as_they_are(limit: float) -> None:
+    parameters = with_gradients([3.0, 0.0], [0.0, 4.0])
+    assert clip_gradients(parameters, limit) == pytest.approx(5.0)
+    assert gradients_of(parameters) == [3, 0, 0, 4]
+
+
+def test_a_norm_that_is_not_finite_is_returned_as_it_is() -> None:
+    assert np.isnan(clip_gradients(with_gradients([float("nan"), 1.0]), 1.0))
