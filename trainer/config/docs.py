@@ -65,17 +65,18 @@ is refused. Arguments of a task that is not available are checked in the same wa
 
 ## Data files
 
-`dataset_name_or_path` is a folder. A split is the file `train.json` or `dev.json`, else every such file in the
-folder `train/` or `dev/`, in order of names. `.jsonl` and gzip (`.json.gz`, `.jsonl.gz`) will do as well. `dev` is
-needed when there is evaluation. A file holds JSON lines in UTF-8, one record a line; blank lines are skipped:
+`dataset_name_or_path` is a folder. A split is the file `train.json` or `dev.json`, else every such file in
+the folder `train/` or `dev/`, in order of names. `.jsonl` and gzip (`.json.gz`, `.jsonl.gz`) will do as well.
+`dev` is needed when there is evaluation. A file holds JSON lines in UTF-8, one record a line; blank lines are
+skipped:
 
 ```json
 {"src": "a question", "tgt": "the answer to learn"}
 {"src": ["first turn", "second turn"], "tgt": ["first answer", "second answer"]}
 ```
 
-Every line is read before a device is taken. Errors are counted by kind, and the first ten are shown with their
-line numbers.
+Every line is read before a device is taken. Errors are counted by kind, and the first ten are shown with
+their line numbers.
 """
 
 

@@ -28,10 +28,8 @@ def value_problems(config: type[TaskConfig], values: dict[str, Any], error: Vali
             problems.append(Problem((name,), f"not set, expected {expected}", f"It is: {field.description}"))
         else:
             value = values[name]
-            got = HIDDEN if is_secret(field) else show(value)
-            problems.append(
-                Problem((name,), f"got {got}, expected {expected}", _remedy(field, value, detail))
-            )
+            msg = f"got {show(value)}, expected {expected}"
+            problems.append(Problem((name,), msg, _remedy(field, value, detail)))
     return problems
 
 
