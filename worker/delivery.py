@@ -10,7 +10,7 @@ from worker.services import Services
 from worker.spec import Spec
 from worker.workspace import AttemptFolder
 
-STREAM_PATIENCE_S = 5.0
+STREAM_PATIENCE_S = 2.0
 """How long the end of an attempt waits for the broker; what it does not take then, the archive has."""
 
 

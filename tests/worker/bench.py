@@ -17,8 +17,9 @@ from store.hosts import allocations, register_host
 from store.jobs import NewJob, create_job, existing_job, request_cancel
 from store.logs import START, LogArchive, LogLine, LogStream, read_logs
 from store.metrics import list_metrics
+from store.reaper import Reaped, reap
 from store.settings import Settings
-from store.states import TERMINAL
+from store.states import TERMINAL, Reason, Status, transition
 from store.tables import Job, JobEvent
 from store.wake import job_channel, wake
 from tests.worker.waiting import wait_until
@@ -27,6 +28,14 @@ from worker.strays import live_runners
 from worker.workspace import Workspace
 
 PROGRAMS = Path(__file__).parent / "programs"
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,19 @@ class Bench:
         job_id = self.submit(config, **wanted)
         self.launch(job_id, self.place(job_id))
         return self.job(job_id)
+
+    def reap(self) -> list[Reaped]:
+        """End the attempts whose leases are over, as the scheduler does."""
+        grace_s = self.settings.lease_grace_s
+        with self.database.transaction() as session:
+            return reap(
+                session, grace_s=grace_s, start_timeout_s=60, lost_limit=self.settings.lost_lease_limit
+            )
+
+    def take_away(self, job_id: str) -> None:
+        """End the job's attempt as if its lease had run out."""
+        with self.database.transaction() as session:
+            assert transition(session, job_id, Status.queued, reason=Reason.lease_lost)
 
     def cancel(self, job_id: str) -> None:
         """Cancel the job as the API does."""

@@ -24,6 +24,7 @@ CONFIG = {
     "hang_at": 0,
     "events": [],
     "report_result": True,
+    "remove": [],
 } | json.loads(Path(sys.argv[2]).read_text())
 
 output = Path(CONFIG["output_dir"]).absolute()
@@ -31,9 +32,9 @@ output.mkdir(parents=True, exist_ok=True)
 stopped = threading.Event()
 
 
-def emit(kind: str, **fields: object) -> None:
+def emit(event_type: str, **fields: object) -> None:
     with Path(os.environ["REGATTA_EVENTS"]).open("a") as file:
-        file.write(json.dumps({"t": time.time(), "type": kind, **fields}) + "\n")
+        file.write(json.dumps({"t": time.time(), "type": event_type, **fields}) + "\n")
 
 
 def guard() -> None:
@@ -52,7 +53,14 @@ def save(step: int) -> Path:
         (temporary / "model.safetensors").write_text(f"weights of step {step}")
         (temporary / "trainer_state.json").write_text(json.dumps({"step": step}))
         temporary.rename(directory)
-    emit("checkpoint", name=directory.name, path=str(directory), step=step, metrics={"loss": 1 / step}, best=False)
+    emit(
+        "checkpoint",
+        name=directory.name,
+        path=str(directory),
+        step=step,
+        metrics={"loss": 1 / step},
+        best=False,
+    )
     return directory
 
 
@@ -88,11 +96,15 @@ def train() -> None:
 signal.signal(signal.SIGTERM, signal.SIG_IGN if CONFIG["ignore_sigterm"] else lambda *_: stopped.set())
 threading.Thread(target=guard, daemon=True).start()
 pids = [
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=bool(n % 2)).pid
+    subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=bool(n % 2)
+    ).pid
     for n in range(CONFIG["children"])
 ]
 Path("pids.json").write_text(json.dumps([os.getpid(), *pids]))
 train()
+for name in CONFIG["remove"]:
+    emit("checkpoint_removed", name=name)
 if CONFIG["error"]:
     emit("error", **CONFIG["error"])
 if CONFIG["kill_self"]:
