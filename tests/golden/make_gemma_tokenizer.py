@@ -35,11 +35,11 @@ TEXTS = [
     "no-break\u00a0space and ideographic\u3000space",
     "already \u2581 marked \u2581\u2581",
     "right to left: שלום مرحبا",
-    "<unk> <s> </s> <0x41> [INST]",
+    "<s> </s> <0x41> [INST]",
 ]
 SPECIAL_TEXTS = [
     "<bos><start_of_turn>user\nWhere is the boat?<end_of_turn>\n<start_of_turn>model\n",
-    "a<eos>b <pad> c<mask>d",
+    "a<eos>b <pad> c<mask>d<unk>",
     "<start_of_turn><start_of_turn",
 ]
 
