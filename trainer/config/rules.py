@@ -21,6 +21,9 @@ METRICS = {
 }
 
 
+HIGH_LEARNING_RATE = 0.1
+
+
 @dataclass(frozen=True)
 class Rule:
     """A check and the arguments it is about."""
@@ -305,6 +308,9 @@ def the_worst_model_is_the_best(config: Any) -> Iterator[Problem]:
 def unusual_learning_rate(config: Any) -> Iterator[Problem]:
     if config.do_train and config.learning_rate == 0:
         yield Problem(("learning_rate",), "a learning rate of 0 changes nothing", "Use for example 3e-05.")
+    if config.do_train and config.learning_rate > HIGH_LEARNING_RATE:
+        msg = f"got {config.learning_rate}: AdamW diverges at such a rate"
+        yield Problem(("learning_rate",), msg, "Use for example 3e-05.")
 
 
 @warning("amp_master_grad", "fp16_opt_level")

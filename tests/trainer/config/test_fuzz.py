@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from trainer.config import TASKS, read_config
 from trainer.config.explain import choices
 from trainer.config.names import ALIASES
+from trainer.config.preflight import Roots, check_job
 from trainer.config.schema import CONFIGS
 
 NAMES = sorted({name for config in CONFIGS.values() for name in config.model_fields} | set(ALIASES))
@@ -26,6 +27,22 @@ json_values = st.recursive(
     max_leaves=6,
 )
 any_config = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=12), json_values, max_size=12)
+
+
+extreme_config = st.fixed_dictionaries(
+    {},
+    optional={
+        "num_train_epochs": st.floats(0, 1e6, exclude_min=True),
+        "learning_rate": st.floats(0, allow_infinity=False),
+        "max_steps": st.just(-1) | st.integers(1, 2**63 - 1),
+        "warmup_steps": st.integers(0, 2**63 - 1),
+        "per_device_train_batch_size": st.integers(1, 2**63 - 1),
+        "gradient_accumulation_steps": st.integers(1, 2**63 - 1),
+        "save_steps": st.integers(1, 2**63 - 1),
+        "dataloader_drop_last": st.booleans(),
+        "output_dir": st.text(min_size=1).filter(lambda text: "\x00" not in text and text.strip()),
+    },
+)
 
 
 def plausible(task: str) -> st.SearchStrategy[dict[str, Any]]:
@@ -71,6 +88,17 @@ def test_reading_what_was_resolved_changes_nothing(data: st.DataObject, task: st
     assert again.config is not None
     assert again.config.resolved() == resolved
     assert set(again.warnings) <= set(reading.warnings)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(raw=extreme_config)
+def test_checking_a_job_never_raises(roots: Roots, raw: dict[str, Any]) -> None:
+    paths = {"model_name_or_path": "gemma", "dataset_name_or_path": "sft", "output_dir": "out"}
+    config = read_config("finetune", paths | raw).config
+    assert config is not None
+    checked = check_job(config, roots)
+    json.dumps([problem.as_dict() for problem in (*checked.problems, *checked.warnings)], allow_nan=False)
+    json.dumps(checked.statistics, allow_nan=False)
 
 
 @settings(max_examples=100, deadline=None)

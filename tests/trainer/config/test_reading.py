@@ -67,7 +67,7 @@ def test_values_are_read_as_paddlenlp_reads_them(name: str, given: Any, value: A
         ("max_steps", 0, "got 0, expected -1 (not set) or a whole number >= 1", "Use for example -1."),
         ("per_device_train_batch_size", 0, "got 0, expected a whole number >= 1", "Use for example 8."),
         ("warmup_ratio", 2, "got 2, expected a number >= 0 and <= 1", None),
-        ("num_train_epochs", 0, "got 0, expected a number > 0", None),
+        ("num_train_epochs", 0, "got 0, expected a number > 0 and <= 1000000", None),
         ("do_eval", "maybe", 'got "maybe", expected true or false', "Use for example false."),
         ("do_eval", 2, "got 2, expected true or false", None),
         ("do_eval", [True], "got [true], expected true or false", None),

@@ -105,6 +105,7 @@ def test_arguments_that_contradict_each_other_are_refused(
             "warmup_steps 1 wins over warmup_ratio 0.1",
         ),
         ({"learning_rate": 0}, "learning_rate", "changes nothing"),
+        ({"learning_rate": 3}, "learning_rate", "diverges"),
         (
             {"metric_for_best_model": "loss", "greater_is_better": True},
             "greater_is_better",

@@ -22,7 +22,9 @@ class LoopFields(FieldGroup):
     per_device_train_batch_size: Whole = setting(8, "Examples per device and micro-step.", ge=1)
     per_device_eval_batch_size: Whole = setting(8, "Examples per device in evaluation.", ge=1)
     gradient_accumulation_steps: Whole = setting(1, "Micro-steps per optimizer step.", ge=1)
-    num_train_epochs: Real = setting(1.0, "Epochs, fractions allowed; ignored with max_steps.", gt=0)
+    num_train_epochs: Real = setting(
+        1.0, "Epochs, fractions allowed; ignored with max_steps.", gt=0, le=1_000_000
+    )
     max_steps: PositiveOrUnset = setting(-1, "Optimizer steps of the whole training.")
     seed: Whole = setting(42, "Seed of data order and random numbers.", ge=0, lt=2**32)
     dataloader_drop_last: Flag = setting(False, "Drop the last, smaller batch of an epoch.")

@@ -74,6 +74,8 @@ class _Tally:
                     self.statistics["turns"] += len(record.tgt)
         except DataError as error:
             self.problems += error.problems
+        except OSError as error:
+            self.problems.append(Problem((FIELD, name), f"{name}: {error.strerror}", "Make it readable."))
 
     def _error(self, name: str, number: int, error: RecordError) -> None:
         self.errors[error.kind] += 1

@@ -32,12 +32,12 @@ def check_model(
         if model_type == "gemma" and config.fp16:
             msg = "Gemma's activations leave the range of float16, so fp16 training of it is fragile"
             warnings.append(Problem(("fp16",), msg, "Set bf16 to true in place of fp16."))
-    except _FolderError as error:
-        problems.append(Problem((MODEL, "config.json"), str(error), error.hint))
+    except (_FolderError, OSError) as error:
+        problems.append(_problem((MODEL, "config.json"), error))
     try:
         statistics |= _weights(folder, finder)
-    except _FolderError as error:
-        problems.append(Problem((MODEL,), str(error), error.hint))
+    except (_FolderError, OSError) as error:
+        problems.append(_problem((MODEL,), error))
     return problems, warnings, statistics
 
 
@@ -45,16 +45,20 @@ def check_tokenizer(
     folder: Path, finder: Finder, config: FinetuneConfig
 ) -> tuple[list[Problem], list[Problem]]:
     """Problems and warnings of the tokenizer files in `folder`."""
-    present = [name for name in TOKENIZER_FILES if (folder / name).is_file()]
-    if not present:
-        msg = f"{folder} has no tokenizer, expected {' or '.join(TOKENIZER_FILES)}"
-        return [Problem((TOKENIZER,), msg, "Copy the tokenizer files of the model there.")], []
     try:
+        present = [name for name in TOKENIZER_FILES if (folder / name).is_file()]
+        if not present:
+            expected = " or ".join(TOKENIZER_FILES)
+            raise _FolderError(
+                f"{folder} has no tokenizer, expected {expected}",
+                "Copy the tokenizer files of the model there.",
+            )
         for name in present:
             _file(folder, name, finder)
-    except _FolderError as error:
-        return [Problem((TOKENIZER,), str(error), error.hint)], []
-    if config.chat_template is None and _has_chat_template(folder):
+        templated = config.chat_template is None and _has_chat_template(folder)
+    except (_FolderError, OSError) as error:
+        return [_problem((TOKENIZER,), error)], []
+    if templated:
         msg = "the tokenizer has a chat template; this version trains on the raw text of src and tgt"
         return [], [
             Problem(("chat_template",), msg, 'Set chat_template to "none" to say that this is meant.')
@@ -68,6 +72,12 @@ class _FolderError(Exception):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+
+
+def _problem(loc: tuple[str, ...], error: _FolderError | OSError) -> Problem:
+    if isinstance(error, OSError):
+        return Problem(loc, f"{error.filename}: {error.strerror}", "Make it readable.")
+    return Problem(loc, str(error), error.hint)
 
 
 def _file(folder: Path, name: str, finder: Finder) -> Path:
