@@ -140,7 +140,7 @@ def _kind(error: RegattaError) -> str:
 
 def _first_sentence(error: RegattaError) -> str:
     more = len(error.problems) - 1
-    return f"{error.problems[0]}" + (f" ({more} more problems)" if more else "")
+    return f"{error.problems[0]}" + (f" ({more} more problem{'s' if more > 1 else ''})" if more > 0 else "")
 
 
 def read_arguments(task: str, path: Path, overrides: Sequence[str], events: EventWriter) -> TaskConfig:

@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import paddle
@@ -117,7 +118,7 @@ def test_master_weights_of_low_precision_training_are_kept(
 ) -> None:
     model = load_model(tiny_gemma)
     optimizer = build_optimizer(model.parameters(), make_config(), master_weights=True)
-    masters = {
+    masters: Any = {
         weight.parameter.name: weight.parameter.detach().clone()
         for weight in model.parameter_names().values()
     }

@@ -44,7 +44,7 @@ def test_a_split_in_which_everything_fits_has_no_warning(tokenizer: Tokenizer) -
 
 
 def test_a_split_with_nothing_to_learn_is_refused_with_the_remedy(tokenizer: Tokenizer) -> None:
-    with pytest.raises(DataError, match="none of the 2 records .* Raise max_length"):
+    with pytest.raises(DataError, match=r"none of the 2 records .* Raise max_length"):
         tokenize_split("train", [record("far too long a source", "x")] * 2, tokenizer, 8, 8)
     with pytest.raises(DataError, match="no records"):
         tokenize_split("train", [], tokenizer, 8, 8)
