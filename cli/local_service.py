@@ -11,12 +11,13 @@ from pathlib import Path
 
 import httpx
 from rich.console import Console
-from store.migrate import upgrade
 
-from cli.runners import live_runners, stop_runners
+from cli.runners import stop_runners
 from cli.supervisor import Child, ChildSpec, write_atomically
 from store.broker import Broker, BrokerError, ensure_broker
+from store.migrate import upgrade
 from store.settings import Settings
+from worker.strays import live_runners
 
 CHECK_BROKER_EVERY_S = 0.5
 DEATHS_THAT_MEAN_BROKEN = 3
@@ -61,8 +62,11 @@ class LocalService:
             self._tend_broker(self._broker)
 
     def is_ready(self) -> bool:
+        """Whether /readyz is green and the worker that runs now has offered this host's devices."""
         with contextlib.suppress(httpx.HTTPError):
-            return self._http.get(f"{self.url}/readyz").status_code == httpx.codes.OK
+            if self._http.get(f"{self.url}/readyz").status_code == httpx.codes.OK:
+                hosts = self._http.get(f"{self.url}/hosts").raise_for_status().json()["items"]
+                return any(host["info"].get("worker_pid") == self._worker.pid for host in hosts)
         return False
 
     def broken_part(self) -> Child | None:
@@ -79,14 +83,13 @@ class LocalService:
         Raises:
             BrokerError: the embedded server does not end.
         """
-        self._scheduler.stop(STOP_TIMEOUT_S, hurry)
-        self._worker.stop(STOP_TIMEOUT_S, hurry)
-        self._stop_jobs(hurry)
-        self._api.stop(STOP_TIMEOUT_S, hurry)
-        self._http.close()
-        if self._broker is not None:
-            self._broker.stop()
-            self._valkey_pid_file.unlink(missing_ok=True)
+        with contextlib.ExitStack() as parts:  # in reverse, and each whatever becomes of the others
+            parts.callback(self._stop_broker)
+            parts.callback(self._http.close)
+            parts.callback(self._api.stop, STOP_TIMEOUT_S, hurry)
+            parts.callback(self._stop_jobs, hurry)
+            parts.callback(self._worker.stop, STOP_TIMEOUT_S, hurry)
+            parts.callback(self._scheduler.stop, STOP_TIMEOUT_S, hurry)
 
     def _stop_jobs(self, hurry: Callable[[], bool]) -> None:
         runners = live_runners(self.settings.work_dir)
@@ -95,6 +98,11 @@ class LocalService:
                 f"stopping {len(runners)} running job(s) with a checkpoint; Ctrl-C again does not wait for it"
             )
             stop_runners(runners, self.settings.stop_grace_s + PUBLISH_TIMEOUT_S, hurry)
+
+    def _stop_broker(self) -> None:
+        if self._broker is not None:
+            self._broker.stop()
+            self._valkey_pid_file.unlink(missing_ok=True)
 
     def _tend_broker(self, broker: Broker) -> None:
         self._check_broker_at = time.monotonic() + CHECK_BROKER_EVERY_S
@@ -135,7 +143,7 @@ class LocalService:
         )
 
     def _say(self, text: str) -> None:
-        self._screen.print(f"{datetime.now():%H:%M:%S} {text}")
+        self._screen.print(f"{datetime.now():%H:%M:%S} {text}", soft_wrap=True)
 
 
 def url_of(host: str, port: int) -> str:

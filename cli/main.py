@@ -9,6 +9,7 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_enable=False,
     help="Runs LLM fine-tuning jobs: a REST service, its client, and the trainer alone.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -45,7 +45,7 @@ def print_json_line(value: object) -> None:
 
 def print_error(error: CliError) -> None:
     screen = console(stderr=True)
-    screen.print(Text(str(error), style="red"))
+    screen.print(Text(str(error), style="red"), soft_wrap=True)
     if error.problems:
         screen.print(problem_table(error.problems))
 

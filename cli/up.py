@@ -16,6 +16,7 @@ from cli.local_service import LocalService
 from cli.output import console
 from cli.stop_signals import StopSignals
 from cli.supervisor import write_atomically
+from store.broker import BrokerError
 from store.settings import Settings
 
 TICK_S = 0.2
@@ -43,7 +44,7 @@ def run_up(options: Options) -> None:
     settings = settings_of(options)
     run_dir = settings.data_dir / "run"
     run_dir.mkdir(parents=True, exist_ok=True)
-    with only_one(run_dir), StopSignals() as signals:
+    with only_one(run_dir), broker_errors(), StopSignals() as signals:
         settings = settings.model_copy(update={"api_port": free_port(settings.api_host, settings.api_port)})
         service = LocalService(settings, console(stderr=True))
         announcement = run_dir / "server.json"
@@ -95,6 +96,14 @@ def only_one(run_dir: Path) -> Iterator[None]:
         # What a killed process announced is not true any more.
         (run_dir / "server.json").unlink(missing_ok=True)
         yield
+
+
+@contextlib.contextmanager
+def broker_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokerError as error:
+        raise CliError(f"Valkey: {error}") from error
 
 
 def whereabouts(run_dir: Path) -> str:

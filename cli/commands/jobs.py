@@ -108,7 +108,7 @@ def show(job: JobId, as_json: AsJson = False) -> None:
 def logs(
     job: JobId,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
-    tail: Annotated[int | None, typer.Option(min=0, help="Only the last N lines.")] = None,
+    tail: Annotated[int | None, typer.Option(min=1, max=10_000, help="Only the last N lines.")] = None,
     rank: Annotated[int | None, typer.Option(min=0, help="Only this rank's lines.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:

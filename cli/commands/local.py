@@ -53,3 +53,25 @@ def generate(
         return
     for completion in completions:
         print(completion)
+
+
+def tiny_model(
+    family: Annotated[str, typer.Argument(help="The model family, for example gemma.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; must be new or empty.")],
+    text: Annotated[
+        Path | None, typer.Option(help="Text that the tokenizer is trained on; one ships with Regatta.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the weights.")] = 0,
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=NUMBER", help="A field of config.json, such as hidden_size=64."),
+    ] = None,
+) -> None:
+    """Make a small model with random weights and a tokenizer of its own, for trying and testing."""
+    from cli.archive import refuse_used
+    from cli.submission import parse_overrides
+    from trainer.tools.tiny_model import build_tiny_model
+
+    refuse_used(directory)
+    build_tiny_model(family, directory, text=text, seed=seed, **parse_overrides(sizes or []))
+    print(directory)

@@ -58,7 +58,6 @@ def up(
 def migrate() -> None:
     """Bring the database (REGATTA_DATABASE_URL) to this version's tables."""
     from store.migrate import upgrade
-
     from store.settings import get_settings
 
     upgrade(get_settings().database_url)
@@ -74,13 +73,15 @@ def api(host: Host = None, port: Port = None) -> None:
 
 def scheduler() -> None:
     """Run the scheduler alone: it places waiting jobs on hosts."""
+    from store.settings import get_settings
     from worker.scheduler import run_scheduler
 
-    run_scheduler()
+    run_scheduler(get_settings())
 
 
 def worker() -> None:
     """Run the worker of this host alone: it starts and watches trainers."""
+    from store.settings import get_settings
     from worker.main import run_worker
 
-    run_worker()
+    run_worker(get_settings())

@@ -17,18 +17,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cli.archive import refuse_used
 from cli.client import Client, job_path
 from cli.demo.sandbox import Sandbox
-from cli.downloads import download_checkpoint
 from cli.errors import CliError
 from cli.follow import follow_job
-from cli.output import console
+from cli.output import console, fields_table
 from cli.plot import text_plot
 
 HERE = Path(__file__).parent
 JOB_FILE = HERE / "job.json"
 DATA = HERE / "data"
-TINY_MODEL = ("--hidden-size", "96", "--layers", "2")
 QUESTIONS = (
     "Who is the harbour master of Port Merrow?",
     "What colour is the lifeboat?",
@@ -47,54 +46,57 @@ class Exchange:
 
 
 def run_demo(*, keep: bool, model_dir: Path | None) -> None:
-    """Run the demonstration; everything it starts and writes is gone at the end, unless asked to keep it.
+    """Run the demonstration. Nothing of it stays at the end, unless asked to `keep` it or a step has failed.
 
     Raises:
         CliError: a step failed, the loss did not fall, or the trained model does not answer as it was taught.
     """
+    if model_dir is not None:
+        refuse_used(model_dir)
     signal.signal(signal.SIGTERM, _interrupt)
     screen = console()
     sandbox = Sandbox(Path(tempfile.mkdtemp(prefix="regatta-demo-")))
-    started, done = time.monotonic(), False
+    started, kept = time.monotonic(), keep
     try:
-        _demonstrate(sandbox, screen, keep=keep, model_dir=model_dir)
-        done = True
+        _demonstrate(sandbox, screen, keep, model_dir)
+    except Exception:
+        kept = True  # so that the failure can be looked into
+        raise
     finally:
-        if keep or not done:
+        if kept:
             screen.print(f"\nEverything is still in {sandbox.directory}.")
         else:
             shutil.rmtree(sandbox.directory)
-    screen.print(f"\nDone in {time.monotonic() - started:.0f} s: the service is down.", style="bold green")
+    screen.print(f"\nDone in {time.monotonic() - started:.0f} s; the service is down.", style="bold green")
 
 
-def _demonstrate(sandbox: Sandbox, screen: Console, *, keep: bool, model_dir: Path | None) -> None:
+def _demonstrate(sandbox: Sandbox, screen: Console, keep: bool, model_dir: Path | None) -> None:
     exchanges = chosen_exchanges()
     job = json.loads(JOB_FILE.read_text())
     model = sandbox.models / job["config"]["model_name_or_path"]
     shutil.copytree(DATA, sandbox.datasets / job["config"]["dataset_name_or_path"])
 
     _heading(screen, "1. A tiny Gemma with random weights and a tokenizer of its own")
-    _run(sandbox, screen, "tiny-model", "gemma", str(model), *TINY_MODEL)
+    sandbox.show(screen, "tiny-model", "gemma", str(model))
     before = ask(sandbox, model, exchanges)
 
     _heading(screen, "2. The service: API, scheduler, worker and Valkey, in one directory")
-    with sandbox.running() as url, Client(url) as client:
-        screen.print(f"regatta up is ready at {url}")
+    with sandbox.running(screen) as url, Client(url) as client:
         _heading(screen, "3. POST the job, follow it")
         finished = train(client, job, screen)
         show_losses(client, finished["id"], screen)
 
-        _heading(screen, "4. Download the result, ask it")
-        download_checkpoint(client, finished["id"], None, sandbox.result)
+        _heading(screen, "4. Download the result, ask it what the data set teaches")
+        sandbox.show(screen, "download", finished["id"], str(sandbox.result), url=url)
         after = ask(sandbox, sandbox.result, exchanges)
         screen.print(answer_table(exchanges, before, after))
         check_answers(exchanges, before, after)
 
-        _heading(screen, "5. The same by hand")
-        _say_where(screen, sandbox, url, finished)
+        _heading(screen, "5. The same by hand, while the service is up")
+        show_curl_lines(screen, url, finished["id"])
         if model_dir is not None:
             shutil.copytree(sandbox.result, model_dir)
-            screen.print(f"The trained model is kept in {model_dir}.")
+        show_places(screen, sandbox, keep, model_dir)
         if keep:
             _wait_for_ctrl_c(screen, url)
 
@@ -105,9 +107,8 @@ def train(client: Client, body: dict[str, Any], screen: Console) -> dict[str, An
     Raises:
         CliError: it did not succeed; the message holds the end of its log.
     """
-    screen.print(f"POST /jobs  (body: {JOB_FILE})")
     job = client.post("/jobs", body)
-    screen.print(f"Job {job['id']}")
+    screen.print(f"POST {JOB_FILE} to {client.url}/jobs: job {job['id']}", soft_wrap=True)
     finished = follow_job(client, job["id"], screen)
     if finished["status"] != "succeeded":
         lines = client.items(job_path(job["id"], "logs"), {"tail": 20})
@@ -170,25 +171,35 @@ def answer_table(exchanges: Sequence[Exchange], before: Sequence[str], after: Se
     return table
 
 
-def _say_where(screen: Console, sandbox: Sandbox, url: str, job: dict[str, Any]) -> None:
-    screen.print(f"Data set        {sandbox.datasets}")
-    screen.print(f"Base model      {sandbox.models}")
-    screen.print(f"Service's data  {sandbox.service} (database, artifacts, logs)")
-    screen.print(f"Trained model   {sandbox.result} (loads in Hugging Face transformers as it is)")
-    address = f"{url}{job_path(job['id'])}"
+def show_curl_lines(screen: Console, url: str, job: str) -> None:
+    address = f"{url}{job_path(job)}"
     for line in (
         f"curl -X POST {url}/jobs -H 'Content-Type: application/json' -d @{shlex.quote(str(JOB_FILE))}",
         f"curl {address}",
         f"curl -N -H 'Accept: text/event-stream' {address}/metrics",
-        f"curl {address}/logs?tail=20 -H 'Accept: text/plain'",
+        f"curl -H 'Accept: text/plain' '{address}/logs?tail=20'",
         f"curl {address}/result/archive | tar x",
     ):
-        screen.print(f"  {line}", style="cyan", soft_wrap=True)
+        screen.print(f"$ {line}", style="cyan", soft_wrap=True)
 
 
-def _run(sandbox: Sandbox, screen: Console, *words: str) -> None:
-    screen.print(f"$ regatta {shlex.join(words)}", style="cyan", soft_wrap=True)
-    sandbox.regatta(*words)
+def show_places(screen: Console, sandbox: Sandbox, keep: bool, model_dir: Path | None) -> None:
+    places = [
+        ("Data set", sandbox.datasets),
+        ("Base model", sandbox.models),
+        ("Trained model", sandbox.result),
+        ("Database, artifacts, logs", sandbox.service),
+    ]
+    screen.print()
+    screen.print(fields_table([(name, str(path)) for name, path in places]))
+    if not keep:
+        screen.print("All this is removed now; `regatta demo --keep` leaves it, with the service running.")
+    if model_dir is not None:
+        screen.print(
+            f"The trained model is kept in {model_dir}; Hugging Face transformers loads it as it is. Ask it:"
+        )
+        words = ("regatta", "generate", str(model_dir), "--prompt", QUESTIONS[0])
+        screen.print(f"$ {shlex.join(words)}", style="cyan", soft_wrap=True)
 
 
 def _heading(screen: Console, text: str) -> None:

@@ -3,12 +3,15 @@
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from rich.console import Console
 
 from cli.errors import CliError
 from cli.supervisor import bound_to_this_process
@@ -30,28 +33,34 @@ class Sandbox:
             name: value for name, value in os.environ.items() if not name.startswith("REGATTA_")
         }
 
-    def regatta(self, *words: str) -> str:
+    def show(self, screen: Console, *words: str, url: str | None = None) -> None:
+        """Run a `regatta` command (against the server at `url`), and show its line."""
+        address = f"REGATTA_URL={url} " if url else ""
+        screen.print(f"$ {address}regatta {shlex.join(words)}", style="cyan", soft_wrap=True)
+        self.regatta(*words, url=url)
+
+    def regatta(self, *words: str, url: str | None = None) -> str:
         """Run a `regatta` command and return what it prints.
 
         Raises:
             CliError: it ended with another exit status than 0.
         """
-        done = subprocess.run(
-            _command(words), env=self.environment, capture_output=True, text=True, check=False
-        )
+        environment = self.environment | ({"REGATTA_URL": url} if url else {})
+        done = subprocess.run(_command(words), env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise CliError(f"`regatta {' '.join(words)}` failed:\n{done.stdout}{done.stderr}".rstrip())
         return done.stdout
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[str]:
-        """`regatta up` on a free port while the block lasts; gives its URL.
+    def running(self, screen: Console) -> Iterator[str]:
+        """`regatta up` on a free port while the block lasts, its line shown; gives its URL.
 
         Raises:
             CliError: it does not become ready, or does not end cleanly.
         """
         words = ["up", "--data-dir", str(self.service), "--port", "0"]
         words += ["--model-root", str(self.models), "--data-root", str(self.datasets)]
+        screen.print(f"$ regatta {shlex.join(words)}", style="cyan", soft_wrap=True)
         log = self.directory / "up.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
@@ -64,7 +73,9 @@ class Sandbox:
                 preexec_fn=bound_to_this_process(signal.SIGTERM),
             )
         try:
-            yield self._url(process, log)
+            url = self._url(process, log)
+            screen.print(log.read_text().strip(), soft_wrap=True)
+            yield url
         finally:
             _stop(process, log)
 

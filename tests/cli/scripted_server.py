@@ -30,6 +30,10 @@ class Handler(BaseHTTPRequestHandler):
         server.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
         server.answers[min(len(server.requests), len(server.answers)) - 1](self)
 
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
 

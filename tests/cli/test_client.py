@@ -24,7 +24,11 @@ def test_an_error_carries_the_servers_sentence_and_problems() -> None:
     body = (
         b'{"title": "Invalid", "detail": "1 problem", "errors": [{"loc": ["task"], "msg": "m", "hint": "h"}]}'
     )
-    with serving(answer(422, body)) as server, Client(server.url) as client, pytest.raises(ApiError) as caught:
+    with (
+        serving(answer(422, body)) as server,
+        Client(server.url) as client,
+        pytest.raises(ApiError) as caught,
+    ):
         client.get("/jobs")
     assert str(caught.value) == "Invalid: 1 problem"
     assert caught.value.problems == ({"loc": ["task"], "msg": "m", "hint": "h"},)
