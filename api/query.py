@@ -1,5 +1,6 @@
 """Query parameters: unknown names are refused, so that a mistyped filter never means "no filter"."""
 
+from fastapi.dependencies.models import Dependant
 from starlette.requests import Request
 
 from api.explain import nearest
@@ -8,11 +9,11 @@ from trainer.config.problems import Problem
 
 
 def refuse_unknown_names(request: Request) -> None:
-    """Raises ApiError (422) when the query has a name that the called route does not document."""
-    known = _documented(request)
+    """Raises ApiError (422) when the query has a name that the called route does not take."""
+    known = _names(request.scope["route"].dependant)
     problems = [
         Problem(
-            ("query", name), "unknown parameter", nearest(name, known) if known else "This call takes none."
+            ("query", name), "unknown parameter", nearest(name, known) if known else "There is none here."
         )
         for name in request.query_params
         if name not in known
@@ -21,7 +22,6 @@ def refuse_unknown_names(request: Request) -> None:
         raise invalid(problems)
 
 
-def _documented(request: Request) -> set[str]:
-    path = request.app.openapi()["paths"][request.scope["route"].path_format]
-    parameters = path[request.method.lower()].get("parameters", [])
-    return {parameter["name"] for parameter in parameters if parameter["in"] == "query"}
+def _names(dependant: Dependant) -> set[str]:
+    own = {field.alias for field in dependant.query_params}
+    return own.union(*(_names(inner) for inner in dependant.dependencies))

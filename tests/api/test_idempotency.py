@@ -69,9 +69,12 @@ def test_racing_requests_make_one_job_for_each_key(
         url = request.getfixturevalue("postgres")(request.getfixturevalue("migrated_postgres"))
         settings = settings.model_copy(update={"database_url": url})
     keys = [f"key-{n % 5}" for n in range(40)]
-    with serving(settings) as server, httpx.Client(base_url=server.url, timeout=30) as client:
-        with ThreadPoolExecutor(10) as pool:
-            answers = list(pool.map(lambda key: post(client, config, key), keys))
+    with (
+        serving(settings) as server,
+        httpx.Client(base_url=server.url, timeout=30) as client,
+        ThreadPoolExecutor(10) as pool,
+    ):
+        answers = list(pool.map(lambda key: post(client, config, key), keys))
     assert sorted({answer.status_code for answer in answers}) == [200, 201]
     assert sum(answer.status_code == 201 for answer in answers) == 5
     database = Database(settings.database_url)

@@ -9,7 +9,7 @@ import pytest
 from store.database import Database
 from store.settings import Settings
 from store.states import Reason, Status
-from tests.api.parts import Job, places
+from tests.api.parts import Job, places, serving
 
 Submit = Callable[..., dict[str, Any]]
 
@@ -68,19 +68,15 @@ def test_a_bad_filter_is_refused_and_named(
     assert places(client.get("/jobs", params=query)) == [place]
 
 
-@pytest.mark.parametrize(
-    "job_id", ["nope", "01a22e3f-8f61-7021-a07e-4b31bb9e3683", "%00", "..%2f", "%F0%9F%9A%A3"]
-)
-@pytest.mark.parametrize("below", ["", "/events", "/logs", "/metrics", "/checkpoints", "/result"])
-def test_an_unknown_job_is_a_404_that_says_where_jobs_are_listed(
-    client: httpx.Client, job_id: str, below: str
-) -> None:
-    answer = client.get(f"/jobs/{job_id}{below}")
-    assert answer.status_code == 404
-    assert answer.headers["content-type"] == "application/problem+json"
-    if "%" not in job_id:
-        assert job_id in answer.json()["detail"]
-        assert "GET /jobs" in answer.json()["detail"]
+@pytest.mark.parametrize("job_id", ["nope", "01a22e3f-8f61-7021-a07e-4b31bb9e3683", "%00", "..%2f", "%F0%9F"])
+def test_an_unknown_job_is_a_404_that_says_where_jobs_are_listed(client: httpx.Client, job_id: str) -> None:
+    for below in ("", "/events", "/logs", "/metrics", "/checkpoints", "/checkpoints/x", "/result/archive"):
+        answer = client.get(f"/jobs/{job_id}{below}")
+        assert answer.status_code == 404
+        assert answer.headers["content-type"] == "application/problem+json"
+        if "%" not in job_id:
+            assert job_id in answer.json()["detail"]
+            assert "GET /jobs" in answer.json()["detail"]
 
 
 def test_a_running_job_shows_progress_and_placement(client: httpx.Client, job: Job) -> None:
@@ -167,8 +163,6 @@ def test_changing_an_unknown_job_is_a_404(client: httpx.Client, call: str) -> No
 def test_jobs_live_on_postgresql_too(
     postgres: Callable[..., str], migrated_postgres: str, settings: Settings, config: dict[str, Any]
 ) -> None:
-    from tests.api.parts import serving
-
     url = postgres(migrated_postgres)
     settings = settings.model_copy(update={"database_url": url})
     database = Database(url)

@@ -172,9 +172,12 @@ def test_following_works_while_the_broker_is_away(client: httpx.Client, job: Job
 
 def test_a_follower_goes_on_after_a_restart_of_the_server(settings: Settings, running: Job) -> None:
     running.log(10)
-    with serving(settings) as server, httpx.Client(base_url=server.url) as first:
-        with streaming(first, f"{running.path}/logs") as events:
-            seen = take(events, 4)
+    with (
+        serving(settings) as server,
+        httpx.Client(base_url=server.url) as first,
+        streaming(first, f"{running.path}/logs") as events,
+    ):
+        seen = take(events, 4)
     running.log(10)
     running.finish()
     with serving(settings) as server, httpx.Client(base_url=server.url) as second:

@@ -1,0 +1,176 @@
+"""The description of the API, and that nothing a client sends makes the service fail."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+PROBLEM = {"$ref": "#/components/schemas/Problem"}
+
+
+@pytest.fixture
+def document(client: httpx.Client) -> dict[str, Any]:
+    return client.get("/openapi.json").json()
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def test_every_refusal_has_the_one_problem_shape(document: dict[str, Any]) -> None:
+    for path, method, operation in operations(document):
+        for status, answer in operation["responses"].items():
+            if int(status) >= 400:
+                shape = {"application/problem+json": {"schema": PROBLEM}}
+                assert answer["content"] == shape, (path, method, status)
+        assert {"403", "421", "422", "500", "503"} <= operation["responses"].keys()
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    text = json.dumps(document)
+    for part in text.split('"$ref": "#/components/schemas/')[1:]:
+        assert part.partition('"')[0] in document["components"]["schemas"]
+
+
+def test_every_call_is_described(document: dict[str, Any]) -> None:
+    assert {f"{method.upper()} {path}" for path, method, _ in operations(document)} == {
+        "POST /jobs",
+        "POST /jobs/validate",
+        "GET /jobs",
+        "GET /jobs/{job_id}",
+        "DELETE /jobs/{job_id}",
+        "POST /jobs/{job_id}/cancel",
+        "POST /jobs/{job_id}/retry",
+        "GET /jobs/{job_id}/events",
+        "GET /jobs/{job_id}/metrics",
+        "GET /jobs/{job_id}/logs",
+        "GET /jobs/{job_id}/checkpoints",
+        "GET /jobs/{job_id}/checkpoints/{name}",
+        "GET /jobs/{job_id}/checkpoints/{name}/files/{path}",
+        "GET /jobs/{job_id}/checkpoints/{name}/archive",
+        "GET /jobs/{job_id}/result",
+        "GET /jobs/{job_id}/result/files/{path}",
+        "GET /jobs/{job_id}/result/archive",
+        "GET /presets",
+        "GET /presets/{family}/{name}",
+        "GET /schemas/{task}",
+        "GET /hosts",
+        "GET /healthz",
+        "GET /readyz",
+    }
+
+
+def test_the_body_of_a_job_is_described(document: dict[str, Any]) -> None:
+    body = document["paths"]["/jobs"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert body == {"$ref": "#/components/schemas/JobRequest"}
+    assert document["components"]["schemas"]["JobRequest"]["required"] == ["task", "config"]
+
+
+def test_every_other_method_is_a_405_that_allows_the_right_ones(
+    client: httpx.Client, document: dict[str, Any]
+) -> None:
+    for path, methods in document["paths"].items():
+        if path == "/jobs/validate":
+            continue  # to other methods this is a job of that name
+        allowed = {method.upper() for method in methods}
+        if path.endswith(("/archive", "{path}")):
+            allowed.add("HEAD")
+        for method in METHODS:
+            if method not in allowed:
+                answer = client.request(method, path)
+                assert answer.status_code == 405, (method, path)
+                assert set(answer.headers["allow"].split(", ")) == allowed
+                assert answer.headers["content-type"] == "application/problem+json"
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+members = st.fixed_dictionaries(
+    {},
+    optional={
+        "task": st.just("finetune") | values,
+        "config": values | st.dictionaries(st.sampled_from(["max_steps", "learning_rate", "x"]), values),
+        "name": values,
+        "priority": values,
+        "labels": values,
+        "resources": values,
+        "timeout_s": values,
+        "max_retries": values,
+        "webhook": values,
+    },
+)
+fuzzed = hypothesis_settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@fuzzed
+@given(body=members | values)
+@example(body={"task": "finetune", "config": {"name": "\ud800"}})
+def test_no_json_makes_the_service_fail(client: httpx.Client, body: Any) -> None:
+    content = json.dumps(body).encode()
+    answer = client.post("/jobs/validate", content=content, headers={"content-type": "application/json"})
+    assert answer.status_code in (200, 400, 422), answer.text
+    assert answer.json()
+
+
+@fuzzed
+@given(content=st.binary(max_size=200) | st.text(st.characters(codec="utf-8")).map(str.encode))
+def test_no_bytes_make_the_service_fail(client: httpx.Client, content: bytes) -> None:
+    answer = client.post("/jobs", content=content, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422)
+
+
+queries = st.dictionaries(
+    st.sampled_from(
+        ["after", "cursor", "limit", "tail", "rank", "kind", "status", "task", "name", "label", "follow"]
+    ),
+    st.text(st.characters(codec="utf-8"), max_size=30) | st.integers().map(str),
+    max_size=3,
+)
+
+
+@fuzzed
+@given(
+    path=st.sampled_from(
+        [
+            "/jobs",
+            "/jobs/{id}/events",
+            "/jobs/{id}/metrics",
+            "/jobs/{id}/logs",
+            "/jobs/{id}/checkpoints",
+            "/presets",
+            "/hosts",
+        ]
+    ),
+    query=queries,
+    last_event_id=st.none() | st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=20),
+)
+def test_no_query_makes_the_service_fail(
+    client: httpx.Client, cancelled: str, path: str, query: dict[str, str], last_event_id: str | None
+) -> None:
+    headers = {} if last_event_id is None else {"last-event-id": last_event_id}
+    answer = client.get(path.format(id=cancelled), params=query, headers=headers)
+    assert answer.status_code in (200, 422), answer.text
+
+
+@pytest.fixture
+def cancelled(client: httpx.Client, submit: Any) -> str:
+    """The id of a job that is over, so that its streams end."""
+    job_id = submit()["id"]
+    client.post(f"/jobs/{job_id}/cancel")
+    return job_id
