@@ -1,7 +1,7 @@
 """Following a job's log as it grows."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -18,7 +18,7 @@ from store.logs.stream import LogStream, decode_entries, stream_key
 _BATCHES = 200
 _ARCHIVE_EVERY = 5
 """A quiet stream is checked against the archive once in so many polls: its broker may have lost lines."""
-_ANSWER_S = 5.0
+_ANSWER_S = 3.0
 """How much later than asked for the broker may answer before it counts as away."""
 
 
@@ -31,7 +31,7 @@ async def follow_logs(
     ended: asyncio.Event,
     after: Position = START,
     poll_s: float = 1.0,
-) -> AsyncIterator[list[LogLine]]:
+) -> AsyncGenerator[list[LogLine], None]:
     """Batches of lines behind `after` as they come, without gap or repeat, until the job is over.
 
     One blocking reader on the broker; while the broker is away, or has lost lines, the archive is polled.

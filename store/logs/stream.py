@@ -33,9 +33,12 @@ return {attempt, last}
 class LogStream:
     """Log streams of all jobs on one broker. Methods raise `redis.RedisError` while the broker is away."""
 
-    def __init__(self, broker_url: str, *, entries: int = 1000) -> None:
+    def __init__(self, broker_url: str, *, entries: int = 1000, timeout_s: float = 3.0) -> None:
         self._client = redis.Redis.from_url(
-            broker_url, socket_timeout=5.0, socket_connect_timeout=2.0, retry=Retry(NoBackoff(), 1)
+            broker_url,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            retry=Retry(NoBackoff(), 1, (redis.ConnectionError,)),  # of a connection from before a restart
         )
         self._append = self._client.register_script(_APPEND)
         self._entries = entries

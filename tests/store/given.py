@@ -1,5 +1,8 @@
 """Starting points that many store tests share."""
 
+from dataclasses import replace
+from typing import Any
+
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
@@ -14,13 +17,13 @@ OWNER = "runner-1"
 TTL_S = 60.0
 
 
-def new_job(**changes: object) -> NewJob:
+def new_job(**changes: Any) -> NewJob:
     """A small valid job."""
-    values: dict = {"task": "finetune", "config_given": {"max_steps": 3}, "config_resolved": {"max_steps": 3}}
-    return NewJob(**(values | changes))
+    config = {"max_steps": 3}
+    return replace(NewJob("finetune", config_given=config, config_resolved=config), **changes)
 
 
-def queued_job(session: Session, **changes: object) -> Job:
+def queued_job(session: Session, **changes: Any) -> Job:
     """A job that waits for a place."""
     return create_job(session, new_job(**changes))
 
@@ -30,7 +33,7 @@ def host(session: Session, name: str = HOST, devices: int = 2) -> None:
     register_host(session, name, device="cpu", devices=[{"index": index} for index in range(devices)])
 
 
-def placed_job(session: Session, **changes: object) -> Job:
+def placed_job(session: Session, **changes: Any) -> Job:
     """A job in `starting`, placed on device 0 of HOST."""
     host(session)
     job = queued_job(session, **changes)
@@ -38,7 +41,7 @@ def placed_job(session: Session, **changes: object) -> Job:
     return existing_job(session, job.id)
 
 
-def claimed_job(session: Session, **changes: object) -> tuple[Job, Claim]:
+def claimed_job(session: Session, **changes: Any) -> tuple[Job, Claim]:
     """A job in `starting` whose attempt OWNER has claimed."""
     job = placed_job(session, **changes)
     taken = claim(session, job.id, 1, HOST, OWNER, ttl_s=TTL_S)

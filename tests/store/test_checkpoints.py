@@ -1,5 +1,8 @@
 """Checkpoint rows."""
 
+from dataclasses import replace
+from typing import Any
+
 from store.artifacts import FileEntry, Manifest
 from store.checkpoints import (
     RESULT,
@@ -15,10 +18,8 @@ from tests.store.given import queued_job
 MANIFEST = Manifest((FileEntry("model.safetensors", 10, "a" * 64), FileEntry("config.json", 5, "b" * 64)))
 
 
-def published(name: str, step: int | None, **changes: object) -> Published:
-    return Published(
-        **({"name": name, "key": f"jobs/x/{name}", "manifest": MANIFEST, "step": step} | changes)
-    )  # pyright: ignore[reportArgumentType]
+def published(name: str, step: int | None, **changes: Any) -> Published:
+    return replace(Published(name, f"jobs/x/{name}", MANIFEST, step), **changes)
 
 
 def test_checkpoints_are_listed_by_step_and_the_result_apart(database: Database) -> None:

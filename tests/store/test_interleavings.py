@@ -60,7 +60,7 @@ class Step(NamedTuple):
 def random_steps(seed: int) -> list[Step]:
     """Hypothesis prefers short and repetitive lists, in which a job gets nowhere; plain chance does not."""
     chance = Random(seed)
-    names = chance.choices(list(WEIGHTS), WEIGHTS.values(), k=40)
+    names = chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=40)
     return [
         Step(
             name,
