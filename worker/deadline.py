@@ -32,6 +32,6 @@ class Deadline:
         if until <= now:
             return False
         if until - self._written > self.ttl_s / 10:
-            write_atomically(self.path, f"{until:.3f}\n")
+            write_atomically(self.path, f"{until}\n")
             self._written = until
         return True

@@ -2,9 +2,11 @@
 
 import logging
 import threading
+import warnings
 
 from celery import Celery, signals
 from celery.apps.worker import Worker
+from celery.platforms import SecurityWarning
 
 from store.attempts import host_queue
 from store.database import Database
@@ -27,6 +29,9 @@ def run_worker(settings: Settings | None = None) -> None:
     Raises: DeviceError when the host does not have the devices that the settings name.
     """
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    logging.getLogger("celery").setLevel(logging.WARNING)
+    # Celery warns of root because of pickled messages; this worker accepts JSON alone
+    warnings.simplefilter("ignore", SecurityWarning)
     settings = settings or get_settings()
     database = Database(settings.database_url)
     presence = HostPresence(settings, database)

@@ -29,7 +29,7 @@ from worker.placement import Capacity, Request, plan
 
 MISSED_HEARTBEATS = 3
 """A host that misses so many gets no jobs; a database that was away is given so long before lost jobs count."""
-ROLE_TTL_POLLS = 5
+ROLE_TTL_POLLS = 3
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Scheduler:
     def tick(self) -> None:
         """One pass; does nothing while another scheduler is at work."""
         with self._database.transaction() as session:
-            ttl_s = max(ROLE_TTL_POLLS * self._settings.poll_s, ROLE_TTL_POLLS)
+            ttl_s = ROLE_TTL_POLLS * self._settings.poll_s
             if not acquire_lease(session, SCHEDULER, self._owner, ttl_s=ttl_s):
                 return
         if time.monotonic() >= self._reap_from:

@@ -1,0 +1,141 @@
+import pytest
+from sqlalchemy import update
+
+from store.hosts import register_host, set_accepts_jobs
+from store.states import Status
+from store.tables import AttemptNode, Host, OutboxMessage
+from tests.worker.bench import Bench
+from worker.celery_app import make_app
+from worker.scheduler import Scheduler
+
+
+def scheduler(bench: Bench) -> Scheduler:
+    return Scheduler(bench.settings, bench.database, make_app(bench.settings))
+
+
+def register(bench: Bench, name: str = "host-a", devices: int = 1) -> None:
+    with bench.database.transaction() as session:
+        register_host(session, name, device="cpu", devices=[{"index": n} for n in range(devices)])
+
+
+def queue_length(bench: Bench, host: str = "host-a") -> int:
+    with make_app(bench.settings).connection_for_write() as connection:
+        return connection.default_channel._size(f"host.{host}")  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_job_is_placed_and_its_host_told_once(bench: Bench):
+    register(bench)
+    job_id = bench.submit()
+    active = scheduler(bench)
+    active.tick()
+    active.tick()
+    assert bench.job(job_id).status == Status.starting
+    assert bench.job(job_id).placement == [{"host": "host-a", "devices": [0]}]
+    assert queue_length(bench) == 1
+
+
+def test_a_placement_that_nobody_claims_is_announced_again(bench: Bench):
+    register(bench)
+    bench.submit()
+    active = scheduler(bench)
+    active.tick()
+    with bench.database.transaction() as session:
+        session.execute(update(OutboxMessage).values(due_at=OutboxMessage.due_at - bench.settings.republish_s))
+    active.tick()
+    assert queue_length(bench) == 2
+
+
+def test_without_a_broker_jobs_are_placed_and_their_hosts_told_later(bench: Bench, broker):
+    register(bench)
+    broker.stop()
+    job_id = bench.submit()
+    scheduler(bench).tick()
+    assert bench.job(job_id).status == Status.starting
+    with bench.database.reading() as session:
+        assert session.query(OutboxMessage).one().first_published_at is None
+
+
+def test_the_more_urgent_job_comes_first_then_the_older(bench: Bench):
+    register(bench)
+    usual, later, urgent = bench.submit(), bench.submit(), bench.submit(priority=5)
+    scheduler(bench).tick()
+    assert bench.job(urgent).status == Status.starting
+    behind = f"waiting behind job {usual}, which is before it in the queue for devices of kind cpu"
+    assert bench.job(usual).message == "waiting for 1 device on a host of kind cpu: all 1 are in use"
+    assert bench.job(later).message == behind
+
+
+def test_why_a_job_waits_is_said_without_an_event_at_every_pass(bench: Bench):
+    job_id = bench.submit()
+    active = scheduler(bench)
+    active.tick()
+    assert bench.job(job_id).message == "no host with devices of kind cpu is up"
+    register(bench, devices=2)
+    big = bench.submit(devices_per_node=4, priority=1)
+    for _ in range(3):
+        active.tick()
+    assert bench.job(job_id).status == Status.starting
+    assert bench.job(job_id).message == ""
+    assert bench.job(big).message.startswith("needs 4 devices on a host of kind cpu, but none of the 1 that are up")
+    assert len(bench.events(big)) == 1
+
+
+@pytest.mark.parametrize("trouble", ["silent", "withdrawn"])
+def test_a_host_that_is_silent_or_withdrawn_gets_nothing(bench: Bench, trouble: str):
+    register(bench)
+    with bench.database.transaction() as session:
+        if trouble == "silent":
+            session.execute(update(Host).values(heartbeat_at=Host.heartbeat_at - 60))
+        else:
+            set_accepts_jobs(session, "host-a", False)
+    job_id = bench.submit()
+    scheduler(bench).tick()
+    assert bench.job(job_id).status == Status.queued
+
+
+def test_a_job_waits_until_its_earlier_attempt_has_let_go_of_its_devices(bench: Bench):
+    register(bench, devices=2)
+    job_id = bench.submit()
+    active = scheduler(bench)
+    active.tick()
+    with bench.database.transaction() as session:
+        session.execute(update(AttemptNode).values(owner="host-a/somebody"))
+    bench.take_away(job_id)
+    active.tick()
+    assert bench.job(job_id).status == Status.queued
+    assert "earlier attempt to let go of its devices on host-a" in bench.job(job_id).message
+
+
+def test_one_scheduler_works_at_a_time_and_another_takes_over_when_it_steps_down(bench: Bench):
+    first, second = scheduler(bench), scheduler(bench)
+    first.tick()
+    register(bench)
+    job_id = bench.submit()
+    second.tick()
+    assert bench.job(job_id).status == Status.queued
+    first.step_down()
+    second.tick()
+    assert bench.job(job_id).status == Status.starting
+
+
+def lose(bench: Bench) -> str:
+    """A placed and claimed job whose lease is long over."""
+    job_id = bench.submit()
+    bench.place(job_id)
+    with bench.database.transaction() as session:
+        session.execute(update(AttemptNode).values(owner="host-a/gone", lease_until=1.0))
+    return job_id
+
+
+def test_a_lost_job_is_queued_again(bench: Bench):
+    bench = Bench(bench.settings.model_copy(update={"heartbeat_s": 1e-9}), bench.database)
+    job_id = lose(bench)
+    scheduler(bench).tick()
+    job = bench.job(job_id)
+    assert (job.status, job.attempt) == (Status.queued, 2)
+
+
+def test_after_an_outage_of_the_database_runners_may_renew_before_their_jobs_count_as_lost(bench: Bench):
+    job_id = lose(bench)
+    scheduler(bench).tick()
+    assert (bench.job(job_id).status, bench.job(job_id).attempt) == (Status.starting, 1)
