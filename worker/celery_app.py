@@ -1,4 +1,4 @@
-"""The Celery application. It carries wake-up calls `(job id, attempt)`; the database decides what they mean."""
+"""The Celery application. It carries wake-up calls (job id, attempt); the database decides what they mean."""
 
 from celery import Celery
 

@@ -1,9 +1,9 @@
 """The file that tells a trainer until when it may go on. Standard library only.
 
 A runner that is frozen (SIGSTOP, swap, a suspended machine) cannot move the deadline, so its trainer ends
-itself once the lease may be someone else's. A runner that works but cannot reach the database has lost contact,
-not its attempt: whether another one has taken over is known only when the database answers. Until then the
-trainer goes on, for `outage_s` seconds at most.
+itself once the lease may be someone else's. A runner that works but cannot reach the database has lost
+contact, not its attempt: whether another one has taken over is known only when the database answers. Until
+then the trainer goes on, for `outage_s` seconds at most.
 """
 
 from dataclasses import dataclass, field

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from store.attempts import events_offset
 from worker.pump import Pump
 from worker.reporting import EventReporter
-from worker.shipping import ArchiveShipper, StreamShipper
 from worker.services import Services
+from worker.shipping import ArchiveShipper, StreamShipper
 from worker.spec import Spec
 from worker.workspace import AttemptFolder
 

@@ -46,7 +46,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Plan:
-    """The outcome of one pass: the shares of the jobs that start, in order of start, and why the others wait."""
+    """The outcome of one pass: what the jobs that start get, in order of start, and why the others wait."""
 
     placed: dict[str, tuple[Share, ...]] = field(default_factory=dict)
     waiting: dict[str, str] = field(default_factory=dict)
@@ -102,8 +102,8 @@ def _impossible(request: Request, hosts: Sequence[Capacity]) -> str:
         return ""
     largest = max(host.total for host in hosts)
     return (
-        f"needs {_wanted(request)}, but {large_enough or 'none'} of the {len(hosts)} that are up can offer that: "
-        f"the largest has {largest}"
+        f"needs {_wanted(request)}, but {large_enough or 'none'} of the {len(hosts)} that are up "
+        f"can offer that: the largest has {largest}"
     )
 
 

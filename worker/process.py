@@ -80,7 +80,7 @@ class Trainer:
         _kill(_descendants())
 
     def kill_remaining(self, timeout_s: float = 10.0) -> bool:
-        """After the trainer's end, kill and reap all that it left behind; False when something would not die."""
+        """After the trainer's end, kill and reap what it left behind; False when something would not die."""
         deadline = time.monotonic() + timeout_s
         while remaining := _descendants():
             if time.monotonic() > deadline:
@@ -117,7 +117,7 @@ class TrainerStart:
 
 
 def trainer_environment(spec: Spec, environment: Mapping[str, str]) -> dict[str, str]:
-    """The host's variables without the service's own (they hold its addresses and secrets), and the trainer's."""
+    """The host's variables, without the service's own that hold addresses and secrets, and the trainer's."""
     inherited = {name: value for name, value in environment.items() if not name.startswith("REGATTA_")}
     own = {EVENTS_VARIABLE: str(spec.folder.events), DEADLINE_VARIABLE: str(spec.folder.deadline)}
     return inherited | spec.env | own

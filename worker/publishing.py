@@ -24,7 +24,7 @@ class CannotPublish(Exception):  # noqa: N818 - a finding about a directory, whi
 
 
 def checkpoint_key(job_id: str, attempt: int, name: str) -> str:
-    """Where a checkpoint lies among the artifacts; attempts never share a key, so none can damage another's."""
+    """Where a checkpoint lies among the artifacts. Attempts share no key: none can damage another's."""
     return f"jobs/{job_id}/checkpoints/{attempt}/{name}"
 
 

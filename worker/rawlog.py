@@ -23,7 +23,7 @@ class RawLine:
 class RawLog:
     """The raw output file of one rank, read line by line from a byte offset.
 
-    Invalid UTF-8 is replaced, a line longer than 16 KiB is cut with a note, and of a progress bar that redraws
+    Invalid UTF-8 is replaced, a line longer than 16 KiB is cut with a note, and of a progress bar that draws
     itself with carriage returns only what a terminal would show remains: its state at the end of the line, or
     every two seconds while it has no end. The offset of a line says all that is needed to go on after it.
     """

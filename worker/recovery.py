@@ -1,4 +1,4 @@
-"""What a new attempt does before its trainer starts: it finds what earlier ones left, and where to go on from."""
+"""What a new attempt looks for before its trainer starts: what earlier ones left, where to go on from."""
 
 import json
 import logging
@@ -51,8 +51,8 @@ def restore_checkpoint(spec: Spec, database: Database, artifacts: Artifacts) -> 
 def go_on_from_checkpoint(spec: Spec) -> None:
     """Let the config start from the newest checkpoint of the workspace, if there is one.
 
-    What the user's config says about starting (`resume_from_checkpoint`, `overwrite_output_dir`) was meant for
-    the first attempt; obeying it again would throw the job's own progress away.
+    What the user's config says about starting (`resume_from_checkpoint`, `overwrite_output_dir`) was meant
+    for the first attempt; obeying it again would throw the job's own progress away.
     """
     output = spec.files.inside(spec.output_dir)
     if output is None or not _complete_checkpoints(output):

@@ -1,7 +1,7 @@
 """Supervises one attempt of one job: `python -m worker.runner <spec.json>`, in a session of its own.
 
-Of this program's life the first part is here: start the trainer, as early as possible, hence with the standard
-library alone. Everything that follows needs the store and is in `worker.supervisor`.
+Of this program's life the first part is here: start the trainer, as early as possible, hence with the
+standard library alone. Everything that follows needs the store and is in `worker.supervisor`.
 
 Exit codes: 0 when an outcome was reported, 75 when the attempt was lost to another one or could not report.
 """

@@ -28,7 +28,7 @@ from worker.logformat import LOG_FORMAT
 from worker.placement import Capacity, Request, plan
 
 MISSED_HEARTBEATS = 3
-"""A host that misses so many gets no jobs; a database that was away is given so long before lost jobs count."""
+"""A host that misses so many gets no jobs; after an outage of the database, jobs count as lost only later."""
 ROLE_TTL_POLLS = 3
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class Scheduler:
         self._publish()
 
     def lost_contact(self) -> None:
-        """The database was away, or may have been: let runners renew their leases before any counts as lost."""
+        """The database was away, or may have been: let runners renew before any of them counts as lost."""
         self._reap_from = time.monotonic() + MISSED_HEARTBEATS * self._settings.heartbeat_s
 
     def step_down(self) -> None:

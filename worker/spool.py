@@ -1,7 +1,7 @@
-"""The numbered lines of an attempt in a file: the durable order of its log, from which everything is shipped.
+"""The numbered lines of an attempt in a file: the durable order of its log, from which all is shipped.
 
-One JSON object per line: `seq` (1, 2, …), `t` (unix seconds when the line was read), `rank`, `line`, and `end`,
-the offset in the rank's raw log at which the next line starts. So the spool alone says what is numbered already.
+One JSON object per line: `seq` (1, 2, …), `t` (unix seconds when the line was read), `rank`, `line`, and
+`end`, the offset in the rank's raw log at which the next line starts. So it alone says what is numbered.
 """
 
 import json
@@ -78,7 +78,7 @@ class SpoolReader:
         self.offset = 0
 
     def read(self, limit: int = READ_BYTES) -> tuple[list[LogLine], int]:
-        """The next lines, about `limit` bytes of them, and what to hand to `advance` when they are delivered."""
+        """The next lines, about `limit` bytes of them, and what to give `advance` once they are delivered."""
         with self._path.open("rb") as file:
             file.seek(self.offset)
             lines = file.readlines(limit)

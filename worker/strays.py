@@ -1,4 +1,4 @@
-"""Finds the runners of this host, and trainers that have outlived theirs, by the marks in their environment."""
+"""Finds the runners of this host, and trainers that outlived theirs, by marks in their environment."""
 
 import contextlib
 from collections.abc import Iterator

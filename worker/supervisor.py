@@ -103,7 +103,7 @@ class Supervisor:
         go_on_from_checkpoint(self._spec)
 
     def _run_trainer(self) -> int | None:
-        """Start the trainer unless that is done, watch it to its end; its exit code, None when it never ran."""
+        """Start the trainer unless that is done, watch it to its end; its exit code, None if it never ran."""
         if self._start.trainer is None and self._start.failure is None:
             self._note_wishes()
             if self._stop is not None:
@@ -186,7 +186,7 @@ class Supervisor:
         return True
 
     def _let_go(self) -> None:
-        """The trainer is gone: say that its devices are free. If this fails, they are when the lease is over."""
+        """The trainer is gone: say that its devices are free. If this fails, the end of the lease does."""
         try:
             with self._services.database.transaction() as session:
                 release(session, self._spec.job_id, self._spec.attempt, self._spec.owner)

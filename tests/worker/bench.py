@@ -131,10 +131,10 @@ class Bench:
         with self.database.reading() as session:
             return [metric.step for metric in list_metrics(session, job_id, "train", limit=10_000)]
 
-    def events(self, job_id: str, type: str = "") -> list[JobEvent]:
+    def events(self, job_id: str, kind: str = "") -> list[JobEvent]:
         with self.database.reading() as session:
             found = list_events(session, job_id, limit=10_000)
-        return [event for event in found if type in ("", event.type)]
+        return [event for event in found if kind in ("", event.type)]
 
     def history(self, job_id: str) -> list[str]:
         """The statuses that the job has gone through."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class Cable:
-    """Passes a unix socket on to another one, until it is cut; then it refuses, and what was open is closed."""
+    """Passes a unix socket on to another one until it is cut: then it refuses, and what was open closes."""
 
     def __init__(self, path: Path, target: Path) -> None:
         self._path = path

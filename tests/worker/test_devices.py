@@ -80,5 +80,7 @@ def test_a_job_on_cpu_slots_sees_no_gpu_and_gets_its_share_of_the_cores():
     assert whole["OMP_NUM_THREADS"] == str(cores)
     assert device_environment(settings(f"cpu:{cores}"), [0], {})["OMP_NUM_THREADS"] == "1"
     assert device_environment(settings(f"cpu:{8 * cores}"), [0], {})["OMP_NUM_THREADS"] == "1"
-    assert device_environment(settings(f"cpu:{cores}"), list(range(cores)), {})["OMP_NUM_THREADS"] == str(cores)
+    assert device_environment(settings(f"cpu:{cores}"), list(range(cores)), {})["OMP_NUM_THREADS"] == str(
+        cores
+    )
     assert "OMP_NUM_THREADS" not in device_environment(settings("cpu:1"), [0], {"OMP_NUM_THREADS": "3"})

@@ -87,7 +87,9 @@ def test_an_outage_that_outlasts_the_trainer_delays_only_the_report(bench: Bench
     assert bench.metric_steps(job_id) == list(range(1, 21))
 
 
-def test_an_attempt_that_was_taken_over_meanwhile_stops_before_it_reports_anything(bench: Bench, cable: Cable):
+def test_an_attempt_that_was_taken_over_meanwhile_stops_before_it_reports_anything(
+    bench: Bench, cable: Cable
+):
     job_id = bench.submit({"steps": 400, "step_s": 0.05})
     bench.start(job_id)
     bench.wait(job_id, lambda job: job.progress.get("step", 0) >= 3)

@@ -1,7 +1,6 @@
-"""Every trainer here is started by a small supervisor process, because a supervisor owns all its descendants."""
+"""Every trainer here has a supervisor process of its own, because that owns all its descendants."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import psutil
 import pytest
 
 from tests.worker.waiting import wait_until
-from worker.process import Trainer, kill_marked
+from worker.process import Trainer
 
 SUPERVISOR = """
 import json, os, signal, sys, time
@@ -94,21 +93,3 @@ def test_the_trainer_dies_with_its_supervisor(tmp_path: Path):
 def test_a_command_that_is_not_there_is_an_error(tmp_path: Path):
     with (tmp_path / "output").open("wb") as output, pytest.raises(FileNotFoundError):
         Trainer(["no-such-trainer"], tmp_path, {}, output)
-
-
-def test_what_carries_the_mark_in_its_environment_is_found_and_killed():
-    command = [sys.executable, "-c", SLEEP]
-    with (
-        subprocess.Popen(command, env=os.environ | {"WORKER_TEST_MARK": "this"}) as marked,
-        subprocess.Popen(command, env=os.environ | {"WORKER_TEST_MARK": "other"}) as other,
-    ):
-        wait_until(lambda: "WORKER_TEST_MARK" in psutil.Process(marked.pid).environ())
-        assert kill_marked("WORKER_TEST_MARK", "this") == [marked.pid]
-        assert marked.wait(30) == -signal.SIGKILL
-        assert other.poll() is None
-        other.kill()
-
-
-def test_a_trainer_can_be_started_before_any_third_party_module_is_loaded():
-    code = "import sys, worker.process; print([m for m in ('psutil', 'sqlalchemy', 'celery') if m in sys.modules])"
-    assert subprocess.check_output([sys.executable, "-c", code], timeout=30) == b"[]\n"

@@ -40,7 +40,9 @@ def test_a_placement_that_nobody_claims_is_announced_again(bench: Bench):
     active = scheduler(bench)
     active.tick()
     with bench.database.transaction() as session:
-        session.execute(update(OutboxMessage).values(due_at=OutboxMessage.due_at - bench.settings.republish_s))
+        session.execute(
+            update(OutboxMessage).values(due_at=OutboxMessage.due_at - bench.settings.republish_s)
+        )
     active.tick()
     assert queue_length(bench) == 2
 
@@ -76,7 +78,9 @@ def test_why_a_job_waits_is_said_without_an_event_at_every_pass(bench: Bench):
         active.tick()
     assert bench.job(job_id).status == Status.starting
     assert bench.job(job_id).message == ""
-    assert bench.job(big).message.startswith("needs 4 devices on a host of kind cpu, but none of the 1 that are up")
+    assert bench.job(big).message.startswith(
+        "needs 4 devices on a host of kind cpu, but none of the 1 that are up"
+    )
     assert len(bench.events(big)) == 1
 
 

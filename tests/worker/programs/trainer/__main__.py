@@ -1,4 +1,4 @@
-"""A program that speaks the trainer's process protocol and does what its config says, without any training."""
+"""Speaks the trainer's process protocol and does what its config says, without any training."""
 
 import json
 import os
