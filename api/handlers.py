@@ -92,7 +92,7 @@ class Failures:
 
 def _incident(scope: Scope, error: Exception) -> ApiError:
     incident = uuid4().hex
-    logger.error("incident %s: %s %s failed", incident, scope["method"], scope["path"], exc_info=error)
+    logger.error("incident %s: %s %r failed", incident, scope["method"], scope["path"], exc_info=error)
     if isinstance(error, OperationalError | InterfaceError):
         detail = f"The database does not answer; try again. In the log this is incident {incident}."
         return ApiError("unavailable", detail, headers={"Retry-After": "5"}, incident=incident)

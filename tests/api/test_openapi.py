@@ -1,7 +1,9 @@
 """The description of the API, and that nothing a client sends makes the service fail."""
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -9,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+
+from api.problems import TITLES
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
@@ -40,32 +44,17 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
         assert part.partition('"')[0] in document["components"]["schemas"]
 
 
-def test_every_call_is_described(document: dict[str, Any]) -> None:
-    assert {f"{method.upper()} {path}" for path, method, _ in operations(document)} == {
-        "POST /jobs",
-        "POST /jobs/validate",
-        "GET /jobs",
-        "GET /jobs/{job_id}",
-        "DELETE /jobs/{job_id}",
-        "POST /jobs/{job_id}/cancel",
-        "POST /jobs/{job_id}/retry",
-        "GET /jobs/{job_id}/events",
-        "GET /jobs/{job_id}/metrics",
-        "GET /jobs/{job_id}/logs",
-        "GET /jobs/{job_id}/checkpoints",
-        "GET /jobs/{job_id}/checkpoints/{name}",
-        "GET /jobs/{job_id}/checkpoints/{name}/files/{path}",
-        "GET /jobs/{job_id}/checkpoints/{name}/archive",
-        "GET /jobs/{job_id}/result",
-        "GET /jobs/{job_id}/result/files/{path}",
-        "GET /jobs/{job_id}/result/archive",
-        "GET /presets",
-        "GET /presets/{family}/{name}",
-        "GET /schemas/{task}",
-        "GET /hosts",
-        "GET /healthz",
-        "GET /readyz",
-    }
+def test_the_guide_names_every_call_and_no_other(document: dict[str, Any]) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    named = re.findall(r"^\| `((?:GET|POST|DELETE) /[^`]*)` \|", guide, re.MULTILINE)
+    assert sorted(named) == sorted(f"{method.upper()} {path}" for path, method, _ in operations(document))
+    assert len(named) == 23
+
+
+def test_the_guide_names_every_kind_of_problem() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    named = re.findall(r"^\| (\d{3}) \| `([a-z-]+)` \|", guide, re.MULTILINE)
+    assert sorted(named) == sorted((str(status), kind) for kind, (status, _) in TITLES.items())
 
 
 def test_the_body_of_a_job_is_described(document: dict[str, Any]) -> None:

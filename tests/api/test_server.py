@@ -1,0 +1,44 @@
+"""The server as a process of its own."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import httpx
+
+from store.settings import Settings
+from tests.api.parts import streaming, wait_until
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_sigterm_ends_open_streams_and_the_process(settings: Settings, config: dict) -> None:
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    roots = {name: str(getattr(settings, name)[0]) for name in ("model_roots", "data_roots")}
+    given = {"data_dir": settings.data_dir, "database_url": settings.database_url, "api_port": port} | roots
+    env = os.environ | {f"REGATTA_{name.upper()}": str(value) for name, value in given.items()}
+    process = subprocess.Popen([sys.executable, "-c", "from api.server import run; run()"], env=env)
+    try:
+        wait_until(lambda: answers(url))
+        with httpx.Client(base_url=url, timeout=20) as client:
+            job = client.post("/jobs", json={"task": "finetune", "config": config}).json()
+            with streaming(client, f"/jobs/{job['id']}/events") as events:
+                assert next(events).type == "event"
+                process.send_signal(signal.SIGTERM)
+                assert [event.type for event in events] == ["bye"]
+        assert process.wait(20) == -signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait(20)
