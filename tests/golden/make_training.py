@@ -1,7 +1,7 @@
 """Write tests/golden/training.json: a short training by transformers and torch.optim.AdamW.
 
 It trains the golden model `gemma/one_kv_head` on random examples of unequal lengths, several micro-batches a
-step, with warmup, decay and clipping, and records what each step computes and what the weights are in the end.
+step, with warmup, decay and clipping. It records what each step computes and what the weights are in the end.
 """
 
 # pyright: reportMissingImports=false

@@ -20,6 +20,7 @@ from trainer.files import write_json
 MANIFEST = "manifest.json"
 _PARTIAL = ".partial"
 _REMOVED = ".removed"
+_REPLACED = ".replaced"
 
 
 @contextmanager
@@ -36,10 +37,11 @@ def whole_directory(target: Path) -> Iterator[Path]:
         yield partial
         write_manifest(partial)
         sync_tree(partial)
-        if target.exists():
-            remove_directory(target)
+        replaced = _aside(target, _REPLACED) if target.exists() else None
         partial.rename(target)
         _sync(target.parent)
+        if replaced:
+            shutil.rmtree(replaced)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -47,14 +49,20 @@ def whole_directory(target: Path) -> Iterator[Path]:
 
 def remove_directory(target: Path) -> None:
     """Delete a directory; a crash in between never leaves half of it under its name."""
-    removed = target.parent / f".{target.name}{_REMOVED}"
-    shutil.rmtree(removed, ignore_errors=True)
-    target.rename(removed)
-    shutil.rmtree(removed)
+    shutil.rmtree(_aside(target, _REMOVED))
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Delete what interrupted writes left in `parent`: of checkpoint directories, and of single files."""
+    """Delete what interrupted writes left in `parent`: of checkpoint directories, and of single files.
+
+    A checkpoint that was about to be replaced, by one that did not come to bear its name, is put back.
+    """
+    for replaced in parent.glob(f".checkpoint-*{_REPLACED}"):
+        target = parent / replaced.name.removeprefix(".").removesuffix(_REPLACED)
+        if target.exists():
+            shutil.rmtree(replaced, ignore_errors=True)
+        else:
+            replaced.rename(target)
     for suffix in (_PARTIAL, _REMOVED):
         for leftover in parent.glob(f".checkpoint-*{suffix}"):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -99,6 +107,13 @@ def damage(directory: Path, *, contents: bool = True) -> str | None:
             if _sha256(directory / name) != sha256:
                 return f"the contents of {name} have changed since it was written"
     return None
+
+
+def _aside(target: Path, suffix: str) -> Path:
+    """Give `target` a hidden name; returns it."""
+    aside = target.parent / f".{target.name}{suffix}"
+    shutil.rmtree(aside, ignore_errors=True)
+    return target.rename(aside)
 
 
 def _inside(name: str) -> str:

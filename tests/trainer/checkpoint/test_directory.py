@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,20 @@ def test_leftovers_of_interrupted_writes_are_removed_and_nothing_else(target: Pa
     (target.parent / ".hidden").mkdir()
     remove_leftovers(target.parent)
     assert {path.name for path in target.parent.iterdir()} == {"checkpoint-1", ".hidden"}
+
+
+def test_a_checkpoint_whose_replacement_did_not_come_is_put_back(target: Path) -> None:
+    target.rename(target.parent / ".checkpoint-1.replaced")
+    (target.parent / ".checkpoint-1.partial").mkdir()
+    remove_leftovers(target.parent)
+    assert [path.name for path in target.parent.iterdir()] == ["checkpoint-1"]
+    assert damage(target) is None
+
+
+def test_a_checkpoint_that_was_replaced_is_removed(target: Path) -> None:
+    shutil.copytree(target, target.parent / ".checkpoint-1.replaced")
+    remove_leftovers(target.parent)
+    assert [path.name for path in target.parent.iterdir()] == ["checkpoint-1"]
 
 
 def test_there_is_nothing_to_remove_in_a_folder_that_does_not_exist(tmp_path: Path) -> None:
