@@ -46,7 +46,7 @@ class TensorHeader:
 
 
 class SafetensorsFile:
-    """A safetensors file, open for reading.
+    """A safetensors file for reading. Data is read, not mapped: mapped pages would count as memory in use.
 
     Attributes:
         path: where it lies.
@@ -62,12 +62,12 @@ class SafetensorsFile:
         with safe_open(path, framework="numpy"):
             pass  # the library has now checked the header and that all the data is there
         self.path = path
-        self._data = np.memmap(path, np.uint8, mode="r")
-        size = int.from_bytes(self._data[:8].tobytes(), "little")
-        header = json.loads(self._data[8 : 8 + size].tobytes())
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(size))
         header.pop("__metadata__", None)
         self._start = 8 + size
-        self._offsets = {name: entry["data_offsets"] for name, entry in header.items()}
+        self._offsets = {name: entry["data_offsets"][0] for name, entry in header.items()}
         self.headers = {
             name: TensorHeader(entry["dtype"], tuple(entry["shape"])) for name, entry in header.items()
         }
@@ -75,8 +75,9 @@ class SafetensorsFile:
     def read(self, name: str) -> np.ndarray:
         """One tensor whose dtype is among `FLOATS`; bfloat16 comes as float32, which holds it exactly."""
         header = self.headers[name]
-        start, end = (self._start + offset for offset in self._offsets[name])
-        items = np.frombuffer(self._data[start:end], _NUMPY[header.dtype]).reshape(header.shape)
+        count = int(np.prod(header.shape, dtype=np.int64))
+        start = self._start + self._offsets[name]
+        items = np.fromfile(self.path, _NUMPY[header.dtype], count, offset=start).reshape(header.shape)
         if header.dtype == "BF16":
             return (items.astype(np.uint32) << 16).view(np.float32)
         return items
