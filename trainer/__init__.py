@@ -18,7 +18,9 @@ __all__ = ["load_model", "load_tokenizer", "save_model"]
 
 def load_model(directory: str | Path, dtype: str = "float32") -> CausalLM:
     """Load a model directory in Hugging Face's layout; see `trainer.models.load_model`."""
-    _prepare()
+    from trainer.ops.host import import_paddle
+
+    import_paddle()
     from trainer.models import load_model
 
     return load_model(directory, dtype)
@@ -36,9 +38,3 @@ def load_tokenizer(directory: str | Path) -> Tokenizer:
     from trainer.tokenizers import load_tokenizer
 
     return load_tokenizer(directory)
-
-
-def _prepare() -> None:
-    from trainer.ops.host import configure_cpu
-
-    configure_cpu()

@@ -119,25 +119,27 @@ class CausalLM(nn.Layer):
 
     @paddle.no_grad()
     def next_logits(
-        self, input_ids: Tensor, positions: np.ndarray, real: np.ndarray, cache: KVCache
+        self, ids: np.ndarray, positions: np.ndarray, real: np.ndarray, cache: KVCache | None = None
     ) -> Tensor:
-        """Run new tokens after what the cache holds.
+        """Logits after the last column, float32 `[batch, vocabulary]`, for generation.
 
         Args:
-            input_ids: `[batch, new]`.
+            ids: int64 `[batch, new]`, padded on the left.
             positions: int64 `[batch, new]`.
             real: bool `[batch, new]`, False = padding.
-
-        Returns:
-            Logits after the last of the new tokens, float32 `[batch, vocabulary]`.
+            cache: holds the columns before these and takes these in; None when these are all there are.
         """
-        batch, new = input_ids.shape
+        batch, new = ids.shape
+        if cache is None:
+            masks = paddle.to_tensor(positions), paddle.to_tensor(real.astype(np.int64))
+            hidden = self.hidden_states(paddle.to_tensor(ids), *masks)
+            return self._logits(hidden[:, -1])
         cache.extend(real)
 
         def attend(q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:
             return cached_attention(q, k, v, layer, cache)
 
-        hidden = self.decode(input_ids.reshape([-1]), positions.reshape(-1), attend)
+        hidden = self.decode(paddle.to_tensor(ids.reshape(-1)), positions.reshape(-1), attend)
         return self._logits(hidden.reshape([batch, new, -1])[:, -1])
 
     def parameter_names(self) -> WeightMap:

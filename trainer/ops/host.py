@@ -6,9 +6,12 @@ forces one thread when the variable is unset), and Paddle must not make strided 
 slow on CPU).
 """
 
+import contextlib
 import ctypes
+import io
 import os
 import sys
+import warnings
 
 # Parameter numbers of mallopt(3), from glibc's malloc.h.
 _M_TRIM_THRESHOLD = -1
@@ -32,6 +35,16 @@ def configure_cpu(threads: int | None = None) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", str(threads or len(os.sched_getaffinity(0))))
     os.environ.setdefault("FLAGS_use_stride_kernel", "0")
     _keep_freed_memory()
+
+
+def import_paddle() -> None:
+    """Prepare this process and import Paddle, without its words about threads and caches."""
+    if "paddle" in sys.modules:
+        return
+    configure_cpu()
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        warnings.filterwarnings("ignore", message="No ccache found")
+        import paddle  # noqa: F401
 
 
 def _keep_freed_memory() -> None:

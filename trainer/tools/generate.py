@@ -1,12 +1,15 @@
 """Greedy text generation."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import paddle
 
-from trainer.models.base import CausalLM
-from trainer.tokenizers import Tokenizer
+if TYPE_CHECKING:
+    from trainer.models.base import CausalLM
+    from trainer.tokenizers import Tokenizer
 
 
 def generate(
@@ -46,7 +49,6 @@ def stop_ids(model: CausalLM, tokenizer: Tokenizer) -> set[int]:
     return {token for token in stops if token is not None}
 
 
-@paddle.no_grad()
 def generate_ids(
     model: CausalLM,
     prompts: Sequence[Sequence[int]],
@@ -66,85 +68,48 @@ def generate_ids(
     was_training = model.training
     model.eval()
     try:
-        step = _Cached(model, prompts) if use_cache else _Uncached(model, prompts)
-        return _greedy(step, len(prompts), max_new_tokens, stops)
+        return _greedy(_Batch(model, prompts, use_cache), len(prompts), max_new_tokens, stops)
     finally:
         if was_training:
             model.train()
 
 
-def _greedy(step: "_Cached | _Uncached", rows: int, limit: int, stops: Collection[int]) -> list[list[int]]:
+def _greedy(batch: _Batch, rows: int, limit: int, stops: Collection[int]) -> list[list[int]]:
     new: list[list[int]] = [[] for _ in range(rows)]
     running = set(range(rows))
     while running and limit:
         limit -= 1
-        tokens = step.next_tokens()
+        tokens = batch.next_tokens()
         running -= {row for row in running if int(tokens[row]) in stops}
         for row in running:
             new[row].append(int(tokens[row]))
-        step.append(tokens)
     return new
 
 
 class _Batch:
-    """Left-padded ids `[rows, columns]`, which of them are real, and the position of each: padding does not
-    count.
-    """
+    """Left-padded ids `[rows, columns]`, which of them are real, and how many columns the cache has seen."""
 
-    def __init__(self, prompts: Sequence[Sequence[int]]) -> None:
+    def __init__(self, model: CausalLM, prompts: Sequence[Sequence[int]], use_cache: bool) -> None:
         columns = max(map(len, prompts))
-        self.ids = np.zeros((len(prompts), columns), np.int64)
-        self.real = np.zeros((len(prompts), columns), bool)
-        for row, prompt in enumerate(prompts):
-            self.ids[row, columns - len(prompt) :] = prompt
-            self.real[row, columns - len(prompt) :] = True
-
-    @property
-    def positions(self) -> np.ndarray:
-        return np.maximum(np.cumsum(self.real, axis=1) - 1, 0)
-
-    def append(self, tokens: np.ndarray) -> None:
-        self.ids = np.concatenate([self.ids, tokens[:, None]], axis=1)
-        self.real = np.concatenate([self.real, np.ones((len(tokens), 1), bool)], axis=1)
-
-
-class _Cached:
-    """Runs only the columns that the cache has not seen."""
-
-    def __init__(self, model: CausalLM, prompts: Sequence[Sequence[int]]) -> None:
-        self._model, self._batch = model, _Batch(prompts)
-        self._cache = model.new_cache(len(prompts))
+        self._model = model
+        self._cache = model.new_cache(len(prompts)) if use_cache else None
         self._seen = 0
+        self._ids = np.zeros((len(prompts), columns), np.int64)
+        self._real = np.zeros((len(prompts), columns), bool)
+        for row, prompt in enumerate(prompts):
+            self._ids[row, columns - len(prompt) :] = prompt
+            self._real[row, columns - len(prompt) :] = True
 
     def next_tokens(self) -> np.ndarray:
-        batch, seen = self._batch, self._seen
+        """The most likely next token of each row, which becomes a new column."""
+        positions = np.maximum(np.cumsum(self._real, axis=1) - 1, 0)  # padding does not count
+        new = slice(self._seen, None)
         logits = self._model.next_logits(
-            paddle.to_tensor(batch.ids[:, seen:]),
-            batch.positions[:, seen:],
-            batch.real[:, seen:],
-            self._cache,
+            self._ids[:, new], positions[:, new], self._real[:, new], self._cache
         )
-        self._seen = batch.ids.shape[1]
-        return logits.argmax(axis=-1).numpy()
-
-    def append(self, tokens: np.ndarray) -> None:
-        self._batch.append(tokens)
-
-
-class _Uncached:
-    """Runs everything again in every step."""
-
-    def __init__(self, model: CausalLM, prompts: Sequence[Sequence[int]]) -> None:
-        self._model, self._batch = model, _Batch(prompts)
-
-    def next_tokens(self) -> np.ndarray:
-        batch = self._batch
-        logits = self._model(
-            paddle.to_tensor(batch.ids),
-            paddle.to_tensor(batch.positions),
-            paddle.to_tensor(batch.real.astype(np.int64)),
-        )
-        return logits[:, -1].argmax(axis=-1).numpy()
-
-    def append(self, tokens: np.ndarray) -> None:
-        self._batch.append(tokens)
+        if self._cache is not None:
+            self._seen = self._ids.shape[1]
+        tokens = logits.argmax(axis=-1).numpy()
+        self._ids = np.concatenate([self._ids, tokens[:, None]], axis=1)
+        self._real = np.concatenate([self._real, np.ones((len(tokens), 1), bool)], axis=1)
+        return tokens

@@ -47,12 +47,12 @@ def build_tiny_model(
         tokenizer aims at; a short text gives a smaller one.
 
     Raises:
-        ConfigError: the family or a size is not known.
+        ConfigError: the family or a size is not known, or the text does not give such a vocabulary.
         DataError: the sizes do not fit together.
     """
-    from trainer.ops.host import configure_cpu
+    from trainer.ops.host import import_paddle
 
-    configure_cpu()
+    import_paddle()
     if family != "gemma":
         msg = f"got {family!r}, expected 'gemma'"
         raise ConfigError(Problem(("family",), msg, "Choose a family this version knows."))
@@ -81,38 +81,48 @@ def write_tokenizer(directory: Path, lines: list[str], vocab_size: int) -> int:
     """Train a SentencePiece tokenizer with Gemma's habits and write its files; returns how many pieces it
     has.
     """
-    model = io.BytesIO()
-    SentencePieceTrainer.train(
-        sentence_iterator=iter([line for line in lines if line.strip()]),
-        model_writer=model,
-        model_type="bpe",
-        vocab_size=vocab_size,
-        hard_vocab_limit=False,
-        character_coverage=1.0,
-        byte_fallback=True,
-        add_dummy_prefix=False,
-        remove_extra_whitespaces=False,
-        allow_whitespace_only_pieces=True,
-        normalization_rule_name="identity",
-        split_digits=True,
-        pad_id=0,
-        eos_id=1,
-        bos_id=2,
-        unk_id=3,
-        pad_piece=_ROLES["pad_token"],
-        eos_piece=_ROLES["eos_token"],
-        bos_piece=_ROLES["bos_token"],
-        unk_piece=_ROLES["unk_token"],
-        control_symbols=[MASK, *TURN_TOKENS],
-        num_threads=1,
-        minloglevel=2,
-    )
+    model = _train_sentencepiece(lines, vocab_size)
     with atomic_file(directory / "tokenizer.model") as file:
-        file.write(model.getvalue())
+        file.write(model)
     write_json(directory / "tokenizer_config.json", _tokenizer_config())
     special = {**_ROLES, "mask_token": MASK, "additional_special_tokens": list(TURN_TOKENS)}
     write_json(directory / "special_tokens_map.json", special)
-    return SentencePieceProcessor(model_proto=model.getvalue()).get_piece_size()
+    return SentencePieceProcessor(model_proto=model).get_piece_size()
+
+
+def _train_sentencepiece(lines: list[str], vocab_size: int) -> bytes:
+    model = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter([line for line in lines if line.strip()]),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=vocab_size,
+            hard_vocab_limit=False,
+            character_coverage=1.0,
+            byte_fallback=True,
+            add_dummy_prefix=False,
+            remove_extra_whitespaces=False,
+            allow_whitespace_only_pieces=True,
+            normalization_rule_name="identity",
+            split_digits=True,
+            pad_id=0,
+            eos_id=1,
+            bos_id=2,
+            unk_id=3,
+            pad_piece=_ROLES["pad_token"],
+            eos_piece=_ROLES["eos_token"],
+            bos_piece=_ROLES["bos_token"],
+            unk_piece=_ROLES["unk_token"],
+            control_symbols=[MASK, *TURN_TOKENS],
+            num_threads=1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        msg = f"got {vocab_size}, which does not suit the text ({error})"
+        hint = "Use at least 400 and a text with some sentences."
+        raise ConfigError(Problem(("vocab_size",), msg, hint)) from error
+    return model.getvalue()
 
 
 def _tokenizer_config() -> Mapping[str, Any]:

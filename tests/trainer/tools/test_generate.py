@@ -1,4 +1,3 @@
-
 import pytest
 
 from trainer import load_model, load_tokenizer

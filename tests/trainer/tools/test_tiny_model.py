@@ -69,5 +69,7 @@ def test_what_is_not_known_is_refused(tmp_path: Path):
         build_tiny_model("bert", tmp_path)
     with pytest.raises(ConfigError, match="hidden: is not a field"):
         build_tiny_model("gemma", tmp_path, hidden=3)
+    with pytest.raises(ConfigError, match="vocab_size: got 100"):
+        build_tiny_model("gemma", tmp_path, vocab_size=100)
     with pytest.raises(DataError, match="num_key_value_heads"):
         build_tiny_model("gemma", tmp_path, num_key_value_heads=3)
