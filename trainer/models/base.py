@@ -20,8 +20,7 @@ Attend = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The fields that code outside a family reads from its configuration; a family adds its own and the
-    defaults.
+    """What code outside a family reads from its configuration; a family adds fields and defaults.
 
     Attributes:
         vocab_size: rows of the embedding.

@@ -57,9 +57,7 @@ class Weight:
         return shape[::-1] if self.transposed else shape
 
     def turned(self, tensor: Tensor) -> Tensor:
-        """A tensor of the parameter's shape (itself, a moment, …) in its orientation on disk, or the other
-        way.
-        """
+        """Between the orientation of the parameter and that on disk; works both ways, for moments too."""
         return tensor.detach().t() if self.transposed else tensor.detach()
 
     @paddle.no_grad()
@@ -118,11 +116,10 @@ def weight_files(directory: Path) -> list[Path]:
 
 
 def save_weights(model: "CausalLM", directory: Path, max_shard_bytes: int = MAX_SHARD_BYTES) -> None:
-    """Write a model's weights: one file, or shards of at most `max_shard_bytes` (a larger tensor is alone)
-    and an index.
+    """Write a model's weights: one file, or shards and an index when they are more than `max_shard_bytes`.
 
-    Every file appears whole or not at all, and the index last. Weight files of an earlier save go when all is
-    written.
+    A tensor larger than the limit has a shard of its own. Every file appears whole or not at all, and the
+    index last. Weight files of an earlier save go when all is written, their index first.
     """
     weights = model.parameter_names()
     headers = {name: _header(weight) for name, weight in weights.items()}
@@ -141,8 +138,9 @@ def save_weights(model: "CausalLM", directory: Path, max_shard_bytes: int = MAX_
         content = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
         write_json(directory / INDEX_FILE, content)
         written.add(INDEX_FILE)
-    for path in directory.iterdir():
-        if _WEIGHT_FILE.fullmatch(path.name) and path.name not in written:
+    stale = [path for path in directory.iterdir() if _WEIGHT_FILE.fullmatch(path.name)]
+    for path in sorted(stale, key=lambda path: path.name != INDEX_FILE):
+        if path.name not in written:
             path.unlink()
 
 

@@ -19,11 +19,9 @@ import paddle.nn.functional as functional
 from paddle import Tensor
 from paddle.autograd import PyLayer
 
-from trainer.ops.kv_cache import KVCache
+from trainer.ops.kv_cache import MASKED, KVCache
 
 QUERY_BLOCK = 128
-# Finite, so that a row that sees nothing gives numbers instead of NaN.
-MASKED = -1e30
 
 
 def causal_attention(
@@ -127,10 +125,10 @@ def _unfold(x: Tensor, run: tuple[int, int], kv_heads: int, group: int) -> Tenso
 
 
 class _BlockwiseAttention(PyLayer):
-    """q `[batch, length * group, head_dim]`, k and v `[batch, length, head_dim]`; row r of q is token r //
-    group.
+    """q is `[batch, length * group, head_dim]`, k and v are `[batch, length, head_dim]`.
 
-    The backward pass uses dS = P * (dO V^T - rowsum(dO * O)), so it needs only the outputs and the weights P.
+    Row r of q belongs to token r // group. The backward pass uses dS = P * (dO V^T - rowsum(dO * O)), so it
+    needs only the outputs and the weights P.
     """
 
     @staticmethod
@@ -196,7 +194,7 @@ def _row_sums(x: Tensor) -> Tensor:
     return paddle.matmul(x, paddle.ones([x.shape[-1], 1], x.dtype))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _causal_mask(start: int, end: int, group: int, dtype: paddle.dtype) -> Tensor:
     """What to add to the scores of tokens `start..end` and keys `0..end`: `[(end - start) * group, end]`."""
     key = np.arange(end)

@@ -4,6 +4,9 @@ import numpy as np
 import paddle
 from paddle import Tensor
 
+# Added to the scores of what must not be seen. Finite, so that a row that sees nothing gives no NaN.
+MASKED = -1e30
+
 
 class KVCache:
     """Cache of a batch of rows, padding included.
@@ -13,8 +16,6 @@ class KVCache:
         mask: float32 `[batch, new, seen]` to add to the scores of the newest tokens: 0 where a token may
             look, a large negative number at padding and at what lies after it.
     """
-
-    _MASKED = -1e30
 
     def __init__(self, batch: int, layers: int, head_dim: int) -> None:
         self.batch = batch
@@ -31,7 +32,7 @@ class KVCache:
         seen = self._real.shape[1]
         future = np.arange(seen) > np.arange(seen - new, seen)[:, None]
         hidden = future[None] | ~self._real[:, None, :]
-        self.mask = paddle.to_tensor(np.where(hidden, np.float32(self._MASKED), np.float32(0)))
+        self.mask = paddle.to_tensor(np.where(hidden, np.float32(MASKED), np.float32(0)))
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add `[batch * new, kv_heads * head_dim]`; returns all keys and values, `[batch, kv_heads, seen,

@@ -39,7 +39,7 @@ def rotary_tables(
     rotation = paddle.to_tensor(_rotation(head_dim)).astype(dtype)
 
     def spread(values: np.ndarray, count: int) -> Tensor:
-        return paddle.to_tensor(np.tile(values, (1, count))).astype(dtype)
+        return paddle.tile(paddle.to_tensor(values), [1, count]).astype(dtype)
 
     return tuple(RotaryTable(spread(cos, count), spread(sin, count), rotation) for count in heads)
 

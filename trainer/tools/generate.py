@@ -57,8 +57,7 @@ def generate_ids(
     *,
     use_cache: bool = True,
 ) -> list[list[int]]:
-    """Greedy continuation of a batch of token ids, padded on the left. The stop token is not part of the
-    result.
+    """Greedy continuation of token ids, one batch, without the stop token.
 
     Raises:
         ValueError: a prompt has no token.
@@ -77,12 +76,13 @@ def generate_ids(
 def _greedy(batch: _Batch, rows: int, limit: int, stops: Collection[int]) -> list[list[int]]:
     new: list[list[int]] = [[] for _ in range(rows)]
     running = set(range(rows))
-    while running and limit:
-        limit -= 1
+    for _ in range(limit):
         tokens = batch.next_tokens()
         running -= {row for row in running if int(tokens[row]) in stops}
         for row in running:
             new[row].append(int(tokens[row]))
+        if not running:
+            break
     return new
 
 

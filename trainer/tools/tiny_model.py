@@ -119,7 +119,8 @@ def _train_sentencepiece(lines: list[str], vocab_size: int) -> bytes:
             minloglevel=2,
         )
     except RuntimeError as error:
-        msg = f"got {vocab_size}, which does not suit the text ({error})"
+        reason = str(error).rsplit("] ", 1)[-1]  # without the place in the library's source
+        msg = f"got {vocab_size}, which does not suit the text ({reason})"
         hint = "Use at least 400 and a text with some sentences."
         raise ConfigError(Problem(("vocab_size",), msg, hint)) from error
     return model.getvalue()
