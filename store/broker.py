@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,7 +45,7 @@ class Broker:
         """Whether the server answers."""
         return _server_pid(self.socket) is not None
 
-    def stop(self, timeout: float = 30.0) -> None:
+    def stop(self, timeout: float = 60.0) -> None:
         """Ask the server to write its log to disk and end, and wait for that. It is never killed.
 
         Raises: BrokerError when it still runs after `timeout` seconds.
@@ -78,12 +77,9 @@ def socket_path(data_dir: Path) -> Path:
     wanted = directory / "v.sock"
     if len(os.fsencode(wanted)) <= MAX_SOCKET_PATH:
         return wanted
+    # no environment variable decides: all processes of a data directory have to find the same socket
     digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    short = Path(runtime or tempfile.gettempdir()) / f"regatta-{os.getuid()}" / f"{digest}.sock"
-    if len(os.fsencode(short)) <= MAX_SOCKET_PATH:
-        return short
-    return Path("/tmp") / f"regatta-{os.getuid()}" / f"{digest}.sock"  # noqa: S108 - made private below
+    return Path("/tmp") / f"regatta-{os.getuid()}" / f"{digest}.sock"  # noqa: S108 - made private before use
 
 
 def ensure_broker(data_dir: Path, *, timeout: float = 60.0, max_memory_mb: int = 512) -> Broker:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from store.events import touch_job
@@ -17,16 +17,19 @@ def record(
     session: Session, job_id: str, attempt: int, kind: str, step: int, time: float, values: Mapping[str, Any]
 ) -> Metric:
     """Store the numbers of a step. Those of an earlier attempt are replaced, under a new id so that followers
-    see the new ones.
+    see the new ones; those of a later attempt stay.
 
     Raises: NotFound.
     """
     touch_job(session, job_id)
-    session.execute(
-        delete(Metric)
-        .where(Metric.job_id == job_id, Metric.kind == kind, Metric.step == step)
-        .execution_options(synchronize_session=False)
-    )
+    known = session.execute(
+        select(Metric).where(Metric.job_id == job_id, Metric.kind == kind, Metric.step == step)
+    ).scalar_one_or_none()
+    if known is not None:
+        if known.attempt > attempt:
+            return known
+        session.delete(known)
+        session.flush()
     metric = Metric(job_id=job_id, attempt=attempt, kind=kind, step=step, time=time, values=dict(values))
     session.add(metric)
     session.flush()

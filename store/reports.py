@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from store.artifacts import FileEntry, Manifest
@@ -16,7 +16,7 @@ from store.events import add_event
 from store.jobs import update_progress
 from store.metrics import EVAL, TRAIN, record
 from store.states import INTERRUPTIONS, Reason, Status, lock_job, transition
-from store.tables import Attempt, Job
+from store.tables import Attempt, AttemptNode, Job
 
 Event = Mapping[str, Any]
 
@@ -152,7 +152,7 @@ def finish(session: Session, job_id: str, attempt: int, owner: str, outcome: Out
         return True
     node = live_node(session, job_id, attempt, owner)
     if node is None:
-        return False
+        return _has_succeeded(session, row, owner)
     node.ended_at = database_now(session)
     session.flush()
     if outcome.status is Status.succeeded and node.rank > 0:
@@ -161,6 +161,17 @@ def finish(session: Session, job_id: str, attempt: int, owner: str, outcome: Out
     session.flush()
     _move_on(session, job_id, attempt, seen[0], outcome)
     return True
+
+
+def _has_succeeded(session: Session, attempt: Attempt, owner: str) -> bool:
+    """Whether this host's part is over while the gang goes on: it has reported its success before."""
+    query = select(AttemptNode.rank).where(
+        AttemptNode.job_id == attempt.job_id,
+        AttemptNode.attempt == attempt.number,
+        AttemptNode.owner == owner,
+        AttemptNode.ended_at.is_not(None),
+    )
+    return attempt.ended_at is None and session.execute(query).first() is not None
 
 
 def _move_on(session: Session, job_id: str, attempt: int, status: Status, outcome: Outcome) -> None:

@@ -82,7 +82,6 @@ TRANSITIONS: Mapping[tuple[Status, Status], frozenset[Reason]] = {
     (Status.starting, Status.stopping): frozenset({Reason.cancel_requested}),
     (Status.starting, Status.failed): FAULTS,
     (Status.starting, Status.queued): FAULTS | INTERRUPTIONS | {Reason.start_timeout},
-    (Status.starting, Status.succeeded): frozenset({Reason.completed}),
     (Status.running, Status.succeeded): frozenset({Reason.completed}),
     (Status.running, Status.stopping): frozenset({Reason.cancel_requested}),
     (Status.running, Status.failed): FAULTS,

@@ -14,13 +14,16 @@ from sqlalchemy import make_url
 from store.broker import Broker, ensure_broker
 from store.database import Database
 from store.migrate import upgrade
-from store.settings import Settings
+from store.settings import Settings, get_settings
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in [name for name in os.environ if name.startswith("REGATTA_")]:
         monkeypatch.delenv(name)
+    get_settings.cache_clear()
+    yield
+    get_settings.cache_clear()
 
 
 @pytest.fixture

@@ -50,6 +50,14 @@ def test_the_id_of_a_replaced_last_metric_is_never_given_again(database: Databas
         assert record(session, job.id, 2, TRAIN, 1, 0.0, {}).id > first
 
 
+def test_late_numbers_of_an_earlier_attempt_do_not_replace_those_of_a_later_one(database: Database) -> None:
+    with database.transaction() as session:
+        job = queued_job(session)
+        record(session, job.id, 2, TRAIN, 1, 0.0, {"loss": 2.0})
+        record(session, job.id, 1, TRAIN, 1, 0.0, {"loss": 1.0})
+        assert [metric.values for metric in list_metrics(session, job.id)] == [{"loss": 2.0}]
+
+
 def test_events_and_metrics_move_the_jobs_time_of_change(database: Database) -> None:
     with database.transaction() as session:
         job = queued_job(session)

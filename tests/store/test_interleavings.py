@@ -60,7 +60,7 @@ class Step(NamedTuple):
 def random_steps(seed: int) -> list[Step]:
     """Hypothesis prefers short and repetitive lists, in which a job gets nowhere; plain chance does not."""
     chance = Random(seed)
-    names = chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=40)
+    names = chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=30)
     return [
         Step(
             name,
@@ -138,7 +138,7 @@ def check(session: Session, job_id: str) -> None:
 
 
 @settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -12,6 +12,7 @@ from store.jobs import (
     create_job,
     delete_job,
     existing_job,
+    explain_wait,
     get_job,
     list_jobs,
     queued_jobs,
@@ -149,6 +150,16 @@ def test_the_queue_is_ordered_by_priority_then_age(database: Database) -> None:
         low, first, second = (queued_job(session, priority=priority).id for priority in (0, 5, 5))
         request_cancel(session, queued_job(session, priority=9).id)
         assert [job.id for job in queued_jobs(session)] == [first, second, low]
+
+
+def test_a_queued_job_says_what_it_waits_for(database: Database) -> None:
+    with database.transaction() as session:
+        waiting, placed = queued_job(session), placed_job(session)
+        for job in (waiting, placed):
+            explain_wait(session, job.id, "Needs 8 devices, 2 are free.")
+        assert existing_job(session, waiting.id).message == "Needs 8 devices, 2 are free."
+        assert existing_job(session, placed.id).message == ""
+        assert len(list_events(session, waiting.id)) == 1
 
 
 def test_cancelling_a_queued_job_ends_it_at_once(database: Database) -> None:

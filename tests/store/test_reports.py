@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from store.attempts import Node, claim, place
+from store.attempts import Node, claim, events_offset, place
 from store.checkpoints import RESULT, get_checkpoint, list_checkpoints
 from store.database import Database
 from store.errors import OffsetConflict
@@ -125,6 +125,25 @@ def test_a_piece_that_fails_to_be_stored_leaves_nothing_behind(database: Databas
     with database.transaction() as session:
         assert list_metrics(session, job.id) == []
         assert report(session, job.id, 1, OWNER, [metric(1)], 20, start=0)
+
+
+def test_a_new_attempt_reports_what_the_former_one_left_but_not_where_that_one_stood(
+    database: Database,
+) -> None:
+    with database.transaction() as session:
+        job, _ = claimed_job(session)
+        report(session, job.id, 1, OWNER, [progress(1), metric(1)], 50, start=0)
+        finish(session, job.id, 1, OWNER, Outcome(Status.failed, Reason.host_stopping, retryable=True))
+        assert place(session, existing_job(session, job.id), [Node(HOST, (0,))])
+        assert claim(session, job.id, 2, HOST, "runner-2", ttl_s=TTL_S)
+        assert events_offset(session, job.id, 1) == 50
+        left = [progress(2), metric(2)]
+        assert report(session, job.id, 2, "runner-2", left, 90, start=50, source=1)
+        assert [(m.step, m.attempt) for m in list_metrics(session, job.id)] == [(1, 1), (2, 1)]
+        assert existing_job(session, job.id).progress["step"] == 1
+        assert existing_job(session, job.id).status == "starting"
+        assert (events_offset(session, job.id, 1), events_offset(session, job.id, 2)) == (90, 0)
+        assert events_offset(session, job.id, 3) == 0
 
 
 def test_a_removed_checkpoint_is_forgotten(database: Database) -> None:
@@ -253,7 +272,8 @@ def gang_of_two(session) -> Job:
 def test_a_gang_succeeds_with_its_first_host(database: Database) -> None:
     with database.transaction() as session:
         job = gang_of_two(session)
-        assert finish(session, job.id, 1, "runner-b", DONE)
+        for _ in range(2):
+            assert finish(session, job.id, 1, "runner-b", DONE)
         assert existing_job(session, job.id).status == "starting"
         assert busy_devices(session) == {"a": {0}}
         assert finish(session, job.id, 1, "runner-a", DONE)
