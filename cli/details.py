@@ -19,6 +19,8 @@ from cli.output import (
     steps,
 )
 
+TIMINGS = ("_runtime", "_per_second")  # metrics that say how long an evaluation took
+
 
 def job_details(job: Mapping[str, Any], checkpoints: Sequence[Mapping[str, Any]]) -> RenderableType:
     parts: list[RenderableType] = [fields_table(_fields(job))]
@@ -35,7 +37,8 @@ def checkpoint_table(checkpoints: Sequence[Mapping[str, Any]]) -> Table:
         table.add_column(column)
     for checkpoint in checkpoints:
         metrics = checkpoint.get("metrics") or {}
-        shown = ", ".join(f"{name} {number(value)}" for name, value in metrics.items() if number(value))
+        telling = {name: number(value) for name, value in metrics.items() if not name.endswith(TIMINGS)}
+        shown = ", ".join(f"{name} {value}" for name, value in telling.items() if value)
         size = f"{checkpoint['bytes'] / 1e6:,.1f} MB" if checkpoint.get("bytes") is not None else ""
         table.add_row(*map(Text, (checkpoint["name"], str(checkpoint.get("step", "")), size, shown)))
     return table

@@ -40,9 +40,9 @@ class ApiError(CliError):
         self.problem = problem
         title = str(problem.get("title") or f"HTTP {status}")
         detail = str(problem.get("detail") or "")
-        message = f"{title}: {detail}" if detail and detail != title else title
         errors = problem.get("errors")
-        problems = (
-            [entry for entry in errors if isinstance(entry, Mapping)] if isinstance(errors, list) else []
-        )
-        super().__init__(message, INVALID if status in (400, 413, 415, 422) else FAILED, problems)
+        # With a table of problems to follow, the detail would say the first of them twice.
+        message = f"{title}: {detail}" if detail and not errors else title
+        entries = errors if isinstance(errors, list) else []
+        exit_code = INVALID if status in (400, 413, 415, 422) else FAILED
+        super().__init__(message, exit_code, [entry for entry in entries if isinstance(entry, Mapping)])

@@ -135,7 +135,7 @@ class LocalService:
             "REGATTA_MODEL_ROOTS": json.dumps([str(path) for path in settings.model_roots]),
             "REGATTA_DATA_ROOTS": json.dumps([str(path) for path in settings.data_roots]),
         }
-        command = [sys.executable, "-m", "cli", name]
+        command = [sys.executable, "-P", "-m", "cli", name]
         return Child(
             ChildSpec(
                 name, command, os.environ | given, self.log_dir / f"{name}.log", self.run_dir / f"{name}.pid"

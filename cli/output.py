@@ -63,11 +63,11 @@ def problem_table(problems: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def field_name(loc: object) -> str:
-    """A location as a path: ("config", "seed") is config.seed; a number is an index or a line."""
+    """A location as a path: ("body", "config", "seed") is config.seed; a number is an index or a line."""
     if not isinstance(loc, list | tuple):
         return _text(loc)
     name = ""
-    for part in loc:
+    for part in loc[1:] if loc[:1] in (["body"], ("body",)) else loc:
         name += f"[{part}]" if isinstance(part, int) else f"{'.' if name else ''}{part}"
     return name
 

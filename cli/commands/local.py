@@ -70,8 +70,9 @@ def tiny_model(
     """Make a small model with random weights and a tokenizer of its own, for trying and testing."""
     from cli.archive import refuse_used
     from cli.submission import parse_overrides
-    from trainer.tools.tiny_model import build_tiny_model
 
     refuse_used(directory)
+    from trainer.tools.tiny_model import build_tiny_model
+
     build_tiny_model(family, directory, text=text, seed=seed, **parse_overrides(sizes or []))
     print(directory)

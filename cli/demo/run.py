@@ -39,7 +39,7 @@ ANSWER_TOKENS = 40
 
 @dataclass(frozen=True)
 class Exchange:
-    """A question of the training data, and its answer there."""
+    """A question of the data set, and its answer there."""
 
     question: str
     expected: str
@@ -91,6 +91,7 @@ def _demonstrate(sandbox: Sandbox, screen: Console, keep: bool, model_dir: Path 
         after = ask(sandbox, sandbox.result, exchanges)
         screen.print(answer_table(exchanges, before, after))
         check_answers(exchanges, before, after)
+        show_unseen(sandbox, screen)
 
         _heading(screen, "5. The same by hand, while the service is up")
         show_curl_lines(screen, url, finished["id"])
@@ -136,10 +137,22 @@ def show_losses(client: Client, job: str, screen: Console) -> None:
         raise CliError(f"The loss did not fall as it should: from {first:.3f} to {last:.3f}.")
 
 
+def show_unseen(sandbox: Sandbox, screen: Console) -> None:
+    """How many questions of dev.json are answered right: known facts, asked in other words."""
+    unseen = read_exchanges("dev.json")
+    answers = ask(sandbox, sandbox.result, unseen)
+    right = sum(text.strip() == e.expected for e, text in zip(unseen, answers, strict=True))
+    screen.print(f"Asked in words that the training data do not use: {right} of {len(unseen)} right.")
+
+
 def chosen_exchanges() -> list[Exchange]:
-    rows = [json.loads(line) for line in (DATA / "train.json").read_text().splitlines()]
-    answers = {row["src"]: row["tgt"] for row in rows}
-    return [Exchange(question, answers[question]) for question in QUESTIONS]
+    taught = {exchange.question: exchange for exchange in read_exchanges("train.json")}
+    return [taught[question] for question in QUESTIONS]
+
+
+def read_exchanges(name: str) -> list[Exchange]:
+    rows = [json.loads(line) for line in (DATA / name).read_text().splitlines()]
+    return [Exchange(row["src"], row["tgt"]) for row in rows]
 
 
 def ask(sandbox: Sandbox, model: Path, exchanges: Sequence[Exchange]) -> list[str]:

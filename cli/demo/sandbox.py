@@ -90,7 +90,7 @@ class Sandbox:
 
 
 def _command(words: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "cli", *words]
+    return [sys.executable, "-P", "-m", "cli", *words]
 
 
 def _stop(process: subprocess.Popen[bytes], log: Path) -> None:

@@ -70,14 +70,14 @@ def test_a_server_that_is_away_is_one_sentence_and_exit_status_3(words: list[str
 
 
 def test_a_refused_job_is_a_table_and_exit_status_2(argument_file: Path) -> None:
-    problem = {"loc": ["config", "fp16"], "msg": "got true beside bf16", "hint": "Leave one out."}
+    problem = {"loc": ["body", "config", "fp16"], "msg": "got true beside bf16", "hint": "Leave one out."}
     body = {"title": "The request has problems", "detail": "1 problem", "errors": [problem]}
     done = served(422, body, "submit", str(argument_file))
     assert done.returncode == 2
     assert done.stdout == ""
     lines = done.stderr.splitlines()
     assert lines[0] == "Task: finetune (told from dataset_name_or_path)."
-    assert lines[1] == "The request has problems: 1 problem"
+    assert lines[1] == "The request has problems"
     assert lines[2].split() == ["Field", "Problem", "Remedy"]
     assert lines[3].split("  ")[0] == "config.fp16"
 

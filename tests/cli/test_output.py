@@ -60,6 +60,7 @@ def test_a_field_is_named_by_its_path() -> None:
     assert field_name(["config", "dataset_name_or_path", "train.json", 7]) == (
         "config.dataset_name_or_path.train.json[7]"
     )
+    assert field_name(["body", "config", "seed"]) == "config.seed"
     assert field_name([]) == ""
     assert field_name(None) == ""
 
@@ -112,7 +113,7 @@ def test_an_error_goes_to_stderr_with_its_problems(capsys: pytest.CaptureFixture
     print_error(ApiError(422, problem))
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "The request has problems: 1 problem" in captured.err
+    assert "The request has problems\n" in captured.err
     assert "Remedy" in captured.err
 
 
