@@ -16,20 +16,25 @@ from store.settings import Settings
 from tests.api.parts import Job, serving
 
 
-@pytest.fixture
-def roots(tmp_path: Path) -> Path:
+def write_roots(folder: Path) -> Path:
     """A folder with a model `models/gemma` and a data set `data/sft`, both sound."""
-    model = tmp_path / "models" / "gemma"
+    model = folder / "models" / "gemma"
     model.mkdir(parents=True)
     (model / "config.json").write_text(json.dumps({"model_type": "gemma"}))
     (model / "tokenizer.json").write_text("{}")
     save_file({"model.norm.weight": np.ones(4, np.float32)}, model / "model.safetensors")
-    data = tmp_path / "data" / "sft"
+    data = folder / "data" / "sft"
     data.mkdir(parents=True)
     for split, count in (("train", 20), ("dev", 3)):
         rows = [{"src": f"question {n}", "tgt": f"answer {n}"} for n in range(count)]
         (data / f"{split}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return tmp_path
+    return folder
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Path:
+    """The folder of `write_roots`, for this test alone."""
+    return write_roots(tmp_path)
 
 
 @pytest.fixture
@@ -61,6 +66,23 @@ def database(settings: Settings) -> Iterator[Database]:
 @pytest.fixture
 def client(settings: Settings) -> Iterator[httpx.Client]:
     """A client of a server that runs for the test. The broker is away unless the test asks for it first."""
+    with serving(settings) as server, httpx.Client(base_url=server.url, timeout=20) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def refusing_client(
+    tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path
+) -> Iterator[httpx.Client]:
+    """A client of one server for all tests that change nothing: of what it must refuse, or only shows."""
+    folder = write_roots(tmp_path_factory.mktemp("shared"))
+    shutil.copy(migrated_sqlite, folder / "regatta.db")
+    settings = Settings(
+        data_dir=folder,
+        database_url=f"sqlite:///{folder / 'regatta.db'}",
+        model_roots=(folder / "models",),
+        data_roots=(folder / "data",),
+    )
     with serving(settings) as server, httpx.Client(base_url=server.url, timeout=20) as client:
         yield client
 

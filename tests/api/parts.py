@@ -107,17 +107,17 @@ class Job:
         kind = {"type": "result"} if name == "result" else {"type": "checkpoint", "name": name}
         self.say({"t": 2.0, "key": key, "files": [file.as_dict() for file in files]} | kind | event)
 
-    def lines(self, count: int, rank: int = 0) -> list[LogLine]:
-        """The next lines of the log, not written anywhere yet."""
+    def lines(self, count: int, rank: int = 0, width: int = 0) -> list[LogLine]:
+        """The next lines of the log, at least so wide, not written anywhere yet."""
         first, self._lines = self._lines + 1, self._lines + count
         return [
-            LogLine(self.attempt, seq, 1.0, rank, f"line {self.attempt}-{seq}")
+            LogLine(self.attempt, seq, 1.0, rank, f"line {self.attempt}-{seq}".ljust(width, "."))
             for seq in range(first, first + count)
         ]
 
-    def log(self, count: int, rank: int = 0) -> None:
+    def log(self, count: int, rank: int = 0, width: int = 0) -> None:
         """Write lines to the live stream and the archive."""
-        lines = self.lines(count, rank)
+        lines = self.lines(count, rank, width)
         self.stream.append(self.id, lines)
         self.archive.append(self.id, lines)
 

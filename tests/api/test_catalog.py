@@ -8,39 +8,41 @@ from store.hosts import register_host
 from tests.api.parts import Job
 
 
-def test_every_preset_that_is_listed_can_be_shown(client: httpx.Client) -> None:
-    page = client.get("/presets").json()
+def test_every_preset_that_is_listed_can_be_shown(refusing_client: httpx.Client) -> None:
+    page = refusing_client.get("/presets").json()
     assert len(page["items"]) == 10
     assert page["next_cursor"] is None
     for item in page["items"]:
-        shown = client.get(item["links"]["self"]).json()
+        shown = refusing_client.get(item["links"]["self"]).json()
         assert shown["config"]["model_name_or_path"]
         assert {name: shown[name] for name in item} == item
 
 
-def test_presets_say_which_of_them_this_version_can_run(client: httpx.Client) -> None:
-    available = {(item["task"], item["available"]) for item in client.get("/presets").json()["items"]}
+def test_presets_say_which_of_them_this_version_can_run(refusing_client: httpx.Client) -> None:
+    available = {
+        (item["task"], item["available"]) for item in refusing_client.get("/presets").json()["items"]
+    }
     assert ("finetune", True) in available
     assert ("dpo", True) not in available
 
 
 @pytest.mark.parametrize("path", ["gemma/sftt", "gemm/sft", "..%2f..", "gemma/%00", "gemma/..%2fsft"])
-def test_an_unknown_preset_is_a_404(client: httpx.Client, path: str) -> None:
-    assert client.get(f"/presets/{path}").status_code == 404
+def test_an_unknown_preset_is_a_404(refusing_client: httpx.Client, path: str) -> None:
+    assert refusing_client.get(f"/presets/{path}").status_code == 404
 
 
-def test_the_nearest_preset_is_offered(client: httpx.Client) -> None:
-    assert "Did you mean 'gemma/sft'?" in client.get("/presets/gemma/sftt").json()["detail"]
+def test_the_nearest_preset_is_offered(refusing_client: httpx.Client) -> None:
+    assert "Did you mean 'gemma/sft'?" in refusing_client.get("/presets/gemma/sftt").json()["detail"]
 
 
-def test_the_schema_of_a_task_knows_its_arguments(client: httpx.Client) -> None:
-    schema = client.get("/schemas/finetune").json()
+def test_the_schema_of_a_task_knows_its_arguments(refusing_client: httpx.Client) -> None:
+    schema = refusing_client.get("/schemas/finetune").json()
     assert {"learning_rate", "model_name_or_path", "save_steps"} <= schema["properties"].keys()
 
 
 @pytest.mark.parametrize("task", ["dpo", "finetun", "..%2f"])
-def test_a_task_without_a_schema_is_a_404(client: httpx.Client, task: str) -> None:
-    answer = client.get(f"/schemas/{task}")
+def test_a_task_without_a_schema_is_a_404(refusing_client: httpx.Client, task: str) -> None:
+    answer = refusing_client.get(f"/schemas/{task}")
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
 

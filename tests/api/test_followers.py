@@ -63,12 +63,11 @@ def test_a_follower_that_does_not_read_holds_nobody_up(
 ) -> None:
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname, address.port)) as lazy:
-        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         head = f"GET {running.path}/logs?follow=true HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n"
         lazy.sendall(head.encode())
         wait_until(lambda: server.open_feeds == 1)
-        for _ in range(200):
-            running.log(100)
+        for _ in range(50):
+            running.log(400, width=800)  # more in all than the sockets hold
         running.finish()
         assert len(ids(stream(client, f"{running.path}/logs"))) == 20_000
         received = b""

@@ -25,12 +25,12 @@ def body(config: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_another_site_cannot_change_anything(
-    client: httpx.Client, body: dict[str, Any], headers: dict[str, str]
+    refusing_client: httpx.Client, body: dict[str, Any], headers: dict[str, str]
 ) -> None:
-    answer = client.post("/jobs", json=body, headers=headers)
+    answer = refusing_client.post("/jobs", json=body, headers=headers)
     assert answer.status_code == 403
     assert answer.json()["type"] == "urn:regatta:problem:cross-site"
-    assert client.get("/jobs").json()["items"] == []
+    assert refusing_client.get("/jobs").json()["items"] == []
 
 
 def test_its_own_pages_can(client: httpx.Client, body: dict[str, Any]) -> None:
@@ -39,15 +39,15 @@ def test_its_own_pages_can(client: httpx.Client, body: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "[", ""])
-def test_a_name_that_was_made_to_point_here_is_refused(client: httpx.Client, host: str) -> None:
-    answer = client.get("/jobs", headers={"host": host})
+def test_a_name_that_was_made_to_point_here_is_refused(refusing_client: httpx.Client, host: str) -> None:
+    answer = refusing_client.get("/jobs", headers={"host": host})
     assert answer.status_code in (400, 421)
     assert "items" not in answer.text
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "a.localhost", "127.0.0.1:1", "[::1]:1"])
-def test_this_machine_has_many_names(client: httpx.Client, host: str) -> None:
-    assert client.get("/healthz", headers={"host": host}).status_code == 200
+def test_this_machine_has_many_names(refusing_client: httpx.Client, host: str) -> None:
+    assert refusing_client.get("/healthz", headers={"host": host}).status_code == 200
 
 
 def test_further_names_can_be_allowed(settings: Settings) -> None:
@@ -58,8 +58,8 @@ def test_further_names_can_be_allowed(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("path", ["/jobs", "/nope", "/jobs/nope", "/jobs?limit=x", "/healthz"])
-def test_every_answer_carries_the_security_headers(client: httpx.Client, path: str) -> None:
-    headers = client.get(path).headers
+def test_every_answer_carries_the_security_headers(refusing_client: httpx.Client, path: str) -> None:
+    headers = refusing_client.get(path).headers
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["content-security-policy"].startswith("default-src 'none'")
     assert headers["cache-control"] == "no-store"

@@ -57,8 +57,10 @@ def test_a_refused_body_does_not_use_up_the_key(client: httpx.Client, config: di
 
 
 @pytest.mark.parametrize("key", ["", "with space", "x" * 256, "tab\there"])
-def test_a_key_that_is_no_token_is_refused(client: httpx.Client, config: dict[str, Any], key: str) -> None:
-    assert places(post(client, config, key)) == [("header", "idempotency-key")]
+def test_a_key_that_is_no_token_is_refused(
+    refusing_client: httpx.Client, config: dict[str, Any], key: str
+) -> None:
+    assert places(post(refusing_client, config, key)) == [("header", "idempotency-key")]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

@@ -63,15 +63,17 @@ def test_filters_all_have_to_match(client: httpx.Client, submit: Submit) -> None
     ],
 )
 def test_a_bad_filter_is_refused_and_named(
-    client: httpx.Client, query: dict[str, Any], place: tuple[str, str]
+    refusing_client: httpx.Client, query: dict[str, Any], place: tuple[str, str]
 ) -> None:
-    assert places(client.get("/jobs", params=query)) == [place]
+    assert places(refusing_client.get("/jobs", params=query)) == [place]
 
 
 @pytest.mark.parametrize("job_id", ["nope", "01a22e3f-8f61-7021-a07e-4b31bb9e3683", "%00", "..%2f", "%F0%9F"])
-def test_an_unknown_job_is_a_404_that_says_where_jobs_are_listed(client: httpx.Client, job_id: str) -> None:
+def test_an_unknown_job_is_a_404_that_says_where_jobs_are_listed(
+    refusing_client: httpx.Client, job_id: str
+) -> None:
     for below in ("", "/events", "/logs", "/metrics", "/checkpoints", "/checkpoints/x", "/result/archive"):
-        answer = client.get(f"/jobs/{job_id}{below}")
+        answer = refusing_client.get(f"/jobs/{job_id}{below}")
         assert answer.status_code == 404
         assert answer.headers["content-type"] == "application/problem+json"
         if "%" not in job_id:
@@ -156,8 +158,8 @@ def test_a_deleted_job_is_gone_with_its_artifacts(
 
 
 @pytest.mark.parametrize("call", ["cancel", "retry"])
-def test_changing_an_unknown_job_is_a_404(client: httpx.Client, call: str) -> None:
-    assert client.post(f"/jobs/nope/{call}").status_code == 404
+def test_changing_an_unknown_job_is_a_404(refusing_client: httpx.Client, call: str) -> None:
+    assert refusing_client.post(f"/jobs/nope/{call}").status_code == 404
 
 
 def test_jobs_live_on_postgresql_too(

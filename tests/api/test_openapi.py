@@ -19,8 +19,8 @@ PROBLEM = {"$ref": "#/components/schemas/Problem"}
 
 
 @pytest.fixture
-def document(client: httpx.Client) -> dict[str, Any]:
-    return client.get("/openapi.json").json()
+def document(refusing_client: httpx.Client) -> dict[str, Any]:
+    return refusing_client.get("/openapi.json").json()
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -64,7 +64,7 @@ def test_the_body_of_a_job_is_described(document: dict[str, Any]) -> None:
 
 
 def test_every_other_method_is_a_405_that_allows_the_right_ones(
-    client: httpx.Client, document: dict[str, Any]
+    refusing_client: httpx.Client, document: dict[str, Any]
 ) -> None:
     for path, methods in document["paths"].items():
         if path == "/jobs/validate":
@@ -74,7 +74,7 @@ def test_every_other_method_is_a_405_that_allows_the_right_ones(
             allowed.add("HEAD")
         for method in METHODS:
             if method not in allowed:
-                answer = client.request(method, path)
+                answer = refusing_client.request(method, path)
                 assert answer.status_code == 405, (method, path)
                 assert set(answer.headers["allow"].split(", ")) == allowed
                 assert answer.headers["content-type"] == "application/problem+json"
@@ -110,17 +110,19 @@ fuzzed = hypothesis_settings(
 @fuzzed
 @given(body=members | values)
 @example(body={"task": "finetune", "config": {"name": "\ud800"}})
-def test_no_json_makes_the_service_fail(client: httpx.Client, body: Any) -> None:
+def test_no_json_makes_the_service_fail(refusing_client: httpx.Client, body: Any) -> None:
     content = json.dumps(body).encode()
-    answer = client.post("/jobs/validate", content=content, headers={"content-type": "application/json"})
+    answer = refusing_client.post(
+        "/jobs/validate", content=content, headers={"content-type": "application/json"}
+    )
     assert answer.status_code in (200, 400, 422), answer.text
     assert answer.json()
 
 
 @fuzzed
 @given(content=st.binary(max_size=200) | st.text(st.characters(codec="utf-8")).map(str.encode))
-def test_no_bytes_make_the_service_fail(client: httpx.Client, content: bytes) -> None:
-    answer = client.post("/jobs", content=content, headers={"content-type": "application/json"})
+def test_no_bytes_make_the_service_fail(refusing_client: httpx.Client, content: bytes) -> None:
+    answer = refusing_client.post("/jobs", content=content, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
 
 

@@ -130,18 +130,24 @@ def test_a_secret_is_never_shown_or_stored(
     ],
 )
 def test_a_bad_argument_is_named_with_its_remedy(
-    client: httpx.Client,
+    refusing_client: httpx.Client,
     config: dict[str, Any],
-    database: Database,
     arguments: dict[str, Any],
     place: tuple[str],
 ) -> None:
     body = {"task": "finetune", "config": config | arguments}
     for path in ("/jobs", "/jobs/validate"):
-        answer = client.post(path, json=body)
+        answer = refusing_client.post(path, json=body)
         assert ("body", "config", *place) in places(answer)
         assert answer.headers["content-type"] == "application/problem+json"
         assert all(error["msg"] and error["hint"] for error in answer.json()["errors"]), answer.text
+
+
+def test_a_refused_job_is_not_stored(
+    client: httpx.Client, config: dict[str, Any], database: Database
+) -> None:
+    body = {"task": "finetune", "config": config | {"max_steps": "many"}}
+    assert client.post("/jobs", json=body).status_code == 422
     assert count_jobs(database) == 0
 
 
@@ -162,7 +168,7 @@ def test_an_empty_data_set_is_refused(client: httpx.Client, config: dict[str, An
     assert "train" in answer.text
 
 
-def test_all_problems_are_told_at_once(client: httpx.Client, config: dict[str, Any]) -> None:
+def test_all_problems_are_told_at_once(refusing_client: httpx.Client, config: dict[str, Any]) -> None:
     body = {
         "task": "finetune",
         "config": config | {"learing_rate": 1, "model_name_or_path": "nowhere", "max_steps": "many"},
@@ -171,7 +177,7 @@ def test_all_problems_are_told_at_once(client: httpx.Client, config: dict[str, A
         "colour": "red",
         "webhook": {"url": "https://example.org/hook"},
     }
-    told = places(client.post("/jobs", json=body))
+    told = places(refusing_client.post("/jobs", json=body))
     expected = {
         ("body", "config", "learing_rate"),
         ("body", "config", "max_steps"),
@@ -209,9 +215,13 @@ def test_all_problems_are_told_at_once(client: httpx.Client, config: dict[str, A
     ],
 )
 def test_a_bad_member_of_the_body_is_named(
-    client: httpx.Client, config: dict[str, Any], members: dict[str, Any], place: tuple[str], text: str
+    refusing_client: httpx.Client,
+    config: dict[str, Any],
+    members: dict[str, Any],
+    place: tuple[str],
+    text: str,
 ) -> None:
-    answer = client.post("/jobs", json={"task": "finetune", "config": config} | members)
+    answer = refusing_client.post("/jobs", json={"task": "finetune", "config": config} | members)
     errors = {tuple(error["loc"]): f"{error['msg']} {error['hint']}" for error in answer.json()["errors"]}
     assert answer.status_code == 422
     assert text in errors[place]
@@ -223,10 +233,10 @@ def test_null_means_not_set(submit: Submit) -> None:
 
 
 def test_the_device_of_the_config_and_of_the_resources_must_agree(
-    client: httpx.Client, config: dict[str, Any]
+    refusing_client: httpx.Client, config: dict[str, Any]
 ) -> None:
     body = {"task": "finetune", "config": config | {"device": "cpu"}, "resources": {"device": "gpu"}}
-    assert ("body", "resources", "device") in places(client.post("/jobs", json=body))
+    assert ("body", "resources", "device") in places(refusing_client.post("/jobs", json=body))
 
 
 @pytest.mark.parametrize(
@@ -246,9 +256,9 @@ def test_the_device_of_the_config_and_of_the_resources_must_agree(
     ],
 )
 def test_json_that_no_job_can_hold_is_refused_with_its_place(
-    client: httpx.Client, body: bytes, place: tuple[str | int]
+    refusing_client: httpx.Client, body: bytes, place: tuple[str | int]
 ) -> None:
-    assert places(client.post("/jobs", content=body, headers=JSON)) == [place]
+    assert places(refusing_client.post("/jobs", content=body, headers=JSON)) == [place]
 
 
 @pytest.mark.parametrize(
@@ -262,8 +272,10 @@ def test_json_that_no_job_can_hold_is_refused_with_its_place(
         (b'{"config": ' + b"[" * 80 + b"]" * 80 + b"}", "deeper than 64 levels"),
     ],
 )
-def test_a_body_that_is_not_json_is_a_clear_400(client: httpx.Client, body: bytes, text: str) -> None:
-    answer = client.post("/jobs", content=body, headers=JSON)
+def test_a_body_that_is_not_json_is_a_clear_400(
+    refusing_client: httpx.Client, body: bytes, text: str
+) -> None:
+    answer = refusing_client.post("/jobs", content=body, headers=JSON)
     assert answer.status_code == 400, answer.text
     assert text in answer.json()["detail"]
 
@@ -278,8 +290,8 @@ def test_a_body_that_is_not_json_is_a_clear_400(client: httpx.Client, body: byte
         {},
     ],
 )
-def test_another_content_type_is_refused(client: httpx.Client, headers: dict[str, str]) -> None:
-    answer = client.post("/jobs", content=b"{}", headers=headers)
+def test_another_content_type_is_refused(refusing_client: httpx.Client, headers: dict[str, str]) -> None:
+    answer = refusing_client.post("/jobs", content=b"{}", headers=headers)
     assert answer.status_code == 415
     assert answer.json()["type"] == "urn:regatta:problem:unsupported-media-type"
 
