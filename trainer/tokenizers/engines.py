@@ -1,7 +1,7 @@
 """The two libraries behind one small interface: text to ids and back, without beginning or end tokens."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from sentencepiece import SentencePieceProcessor
@@ -46,11 +46,7 @@ class SentencePieceEngine:
     """
 
     def __init__(self, model: bytes, settings: TokenizerSettings) -> None:
-        proto = ModelProto.FromString(model)
-        for piece in proto.pieces:
-            if piece.type == ModelProto.SentencePiece.USER_DEFINED and piece.piece in settings.special_tokens:
-                piece.type = ModelProto.SentencePiece.CONTROL
-        self._processor = SentencePieceProcessor(model_proto=proto.SerializeToString())
+        self._processor = SentencePieceProcessor(model_proto=_guarded(model, settings.special_tokens))
         pieces = self._processor.get_piece_size()
         self.roles: Mapping[str, str] = self._own_roles()
         self.adds_bos, self.adds_eos = "bos_token" in self.roles, False
@@ -137,6 +133,15 @@ class JsonEngine:
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
         """The text of ids; ids without a token give nothing."""
         return self._plain.decode(list(ids), skip_special_tokens=skip_special_tokens)
+
+
+def _guarded(model: bytes, special_tokens: Collection[str]) -> bytes:
+    """The model with its special user-defined pieces turned into control pieces."""
+    proto = ModelProto.FromString(model)
+    for piece in proto.pieces:
+        if piece.type == ModelProto.SentencePiece.USER_DEFINED and piece.piece in special_tokens:
+            piece.type = ModelProto.SentencePiece.CONTROL
+    return proto.SerializeToString()
 
 
 def _json_tokenizer(text: str, settings: TokenizerSettings) -> JsonTokenizer:

@@ -3,6 +3,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from sentencepiece import SentencePieceTrainer
 
 from trainer import load_tokenizer
 from trainer.config.problems import DataError
@@ -80,6 +81,28 @@ class TestSpecialTokens:
         assert size + 1 in tokenizer.encode("a<note>", allow_special=True)
         assert tokenizer.decode(ids) == "a<tool>b<note>c"
         assert tokenizer.decode([size + 1]) == ""
+
+    def test_special_pieces_that_the_model_file_reads_out_of_any_text_are_guarded(self, tmp_path: Path):
+        text = "the boat and the harbour and the boat again"
+        SentencePieceTrainer.train(
+            sentence_iterator=iter([text] * 5),
+            model_prefix=str(tmp_path / "tokenizer"),
+            model_type="bpe",
+            vocab_size=300,
+            hard_vocab_limit=False,
+            byte_fallback=True,
+            add_dummy_prefix=False,
+            user_defined_symbols=["<turn>", "<b>"],
+            minloglevel=2,
+        )
+        special = {"additional_special_tokens": ["<turn>"]}
+        (tmp_path / "special_tokens_map.json").write_text(json.dumps(special))
+        tokenizer = load_tokenizer(tmp_path)
+        turn, bold = tokenizer.token_to_id("<turn>"), tokenizer.token_to_id("<b>")
+        assert turn not in tokenizer.encode("the boat<turn><b>")
+        assert bold in tokenizer.encode("the boat<turn><b>")
+        assert turn in tokenizer.encode("the boat<turn><b>", allow_special=True)
+        assert tokenizer.decode(tokenizer.encode("the boat<turn><b>")) == "the boat<turn><b>"
 
     def test_an_unknown_token_has_no_id(self, directory: Path, json_directory: Path):
         assert load_tokenizer(directory).token_to_id("<no such token>") is None
