@@ -75,6 +75,9 @@ class Feed:
         try:
             chunk = await asyncio.to_thread(self._source.read, position)
             keep = chunk.last != position and chunk.end is None
+        except Exception:
+            logger.exception("a history could not be read")
+            raise
         finally:
             if not keep:
                 self._parts.pop(position, None)
@@ -158,13 +161,17 @@ async def follow(
 ) -> AsyncGenerator[bytes]:
     """The encoded events behind `position`, live until the history has ended or the server stops.
 
-    The last event is `end` (nothing will follow) or `bye` (connect again and go on from the last id).
+    The last event is `end` (nothing will follow) or `bye` (connect again and go on from the last id: the
+    server stops, or cannot read on for the moment).
     """
     yield OPENING
     async with hub.join(key, make_source) as feed:
         while not (hub.closing or feed.broken):
             news = feed.news
-            chunk = await feed.read(position)
+            try:
+                chunk = await feed.read(position)
+            except Exception:  # it is in the log, once for all followers
+                break
             if chunk.data:
                 yield chunk.data
             if chunk.end is not None:

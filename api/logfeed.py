@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from contextlib import aclosing
 from typing import Any
 
+from sqlalchemy.exc import DBAPIError
+
 from api.feeds import Chunk, Feed
 from api.hints import happens
 from api.histories import end_of
@@ -72,7 +74,10 @@ class LogSource:
         with self._service.hints.of_job(self._job_id) as changed:
             while True:
                 changed.clear()
-                end = await asyncio.to_thread(self._read_end)
+                try:
+                    end = await asyncio.to_thread(self._read_end)
+                except DBAPIError:
+                    end = None  # the database is away: the lines go on, and the job's end can wait
                 if end is not None:
                     ended.set()
                     return end

@@ -16,7 +16,12 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: FastAPI, host: str, port: int) -> None:
         config = uvicorn.Config(
-            app, host=host, port=port, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS
+            app,
+            host=host,
+            port=port,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
         super().__init__(config)
         self.app = app

@@ -13,8 +13,6 @@ from trainer.config import Reading, TaskConfig, read_config, task_problem
 from trainer.config.preflight import Checked, Roots, check_job
 from trainer.config.problems import Problem
 
-Loc = tuple[str | int, ...]
-
 
 @dataclass(frozen=True)
 class Submission:
