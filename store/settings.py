@@ -113,6 +113,11 @@ class Settings(BaseSettings):
         return tuple(path.expanduser().absolute() for path in value)
 
     @property
+    def host_silence_s(self) -> float:
+        """How long a host may be silent before it counts as away: three heartbeats."""
+        return 3 * self.heartbeat_s
+
+    @property
     def celery_broker_url(self) -> str:
         """The broker's URL as Celery spells it (a unix socket is `redis+socket://` there)."""
         parts = urlsplit(self.broker_url)

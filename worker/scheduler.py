@@ -27,8 +27,6 @@ from worker.celery_app import LAUNCH, make_app
 from worker.logformat import LOG_FORMAT
 from worker.placement import Capacity, Request, plan
 
-MISSED_HEARTBEATS = 3
-"""A host that misses so many gets no jobs; after an outage of the database, jobs count as lost only later."""
 ROLE_TTL_POLLS = 3
 
 log = logging.getLogger(__name__)
@@ -77,7 +75,7 @@ class Scheduler:
 
     def lost_contact(self) -> None:
         """The database was away, or may have been: let runners renew before any of them counts as lost."""
-        self._reap_from = time.monotonic() + MISSED_HEARTBEATS * self._settings.heartbeat_s
+        self._reap_from = time.monotonic() + self._settings.host_silence_s
 
     def step_down(self) -> None:
         """Leave the role to another scheduler at once."""
@@ -103,7 +101,7 @@ class Scheduler:
         """Give devices to the jobs whose turn it is, and let the others say what they wait for."""
         with self._database.reading() as session:
             jobs = {job.id: job for job in queued_jobs(session)}
-            hosts = live_hosts(session, MISSED_HEARTBEATS * self._settings.heartbeat_s)
+            hosts = live_hosts(session, self._settings.host_silence_s)
             taken = allocations(session)
         if not jobs:
             return

@@ -18,7 +18,7 @@ def list_all(service: ServiceDep, limit: PageLimit = 200, cursor: Cursor = None)
         now = database_now(session)
         rows, next_cursor = part_of(list_hosts(session), lambda row: row.name, limit, cursor)
         parts = allocations(session)
-    oldest = now - service.settings.lease_ttl_s
+    oldest = now - service.settings.host_silence_s
     items = [
         Host.of(row, row.heartbeat_at >= oldest, [part for part in parts if part.host == row.name])
         for row in rows

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from store.migrate import downgrade
 from store.settings import Settings
 from tests.api.parts import Job, Running, ids, serving, stream, streaming, take, wait_until
 
@@ -122,3 +123,13 @@ def test_hundreds_of_idle_followers_leave_room_for_other_calls(client: httpx.Cli
             assert client.get(running.path).status_code == 200
         running.finish()
         assert all(follower.result()[-1].type == "end" for follower in following)
+
+
+def test_followers_are_sent_away_while_the_database_is_away(
+    client: httpx.Client, running: Job, settings: Settings
+) -> None:
+    with streaming(client, f"{running.path}/events") as events:
+        take(events, 3)
+        downgrade(settings.database_url, "base")
+        assert next(events).type == "bye"
+        assert next(events, None) is None
