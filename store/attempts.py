@@ -73,42 +73,23 @@ def place(session: Session, job: Job, nodes: Sequence[Node]) -> bool:
         or not _are_free(session, nodes)
     ):
         return False
+    _add_attempt(session, job, nodes)
+    placement = [{"host": node.host, "devices": list(node.devices)} for node in nodes]
+    session.execute(update(Job).where(Job.id == job.id).values(placement=placement))
+    data = {"placement": placement}
+    return transition(session, job.id, Status.starting, reason=Reason.placed, attempt=job.attempt, data=data)
+
+
+def _add_attempt(session: Session, job: Job, nodes: Sequence[Node]) -> None:
     now = database_now(session)
     session.add(Attempt(job_id=job.id, number=job.attempt, placed_at=now, message="", events_offset=0))
     session.flush()
     for rank, node in enumerate(nodes):
-        session.add(
-            AttemptNode(
-                job_id=job.id, attempt=job.attempt, rank=rank, host=node.host, devices=list(node.devices)
-            )
-        )
+        part = {"job_id": job.id, "attempt": job.attempt, "rank": rank}
+        session.add(AttemptNode(**part, host=node.host, devices=list(node.devices)))
+        session.flush()
+        session.add(OutboxMessage(**part, queue=host_queue(node.host), created_at=now, due_at=now))
     session.flush()
-    for rank, node in enumerate(nodes):
-        session.add(
-            OutboxMessage(
-                queue=host_queue(node.host),
-                job_id=job.id,
-                attempt=job.attempt,
-                rank=rank,
-                created_at=now,
-                due_at=now,
-            )
-        )
-    placement = [{"host": node.host, "devices": list(node.devices)} for node in nodes]
-    session.execute(
-        update(Job)
-        .where(Job.id == job.id)
-        .values(placement=placement)
-        .execution_options(synchronize_session=False)
-    )
-    return transition(
-        session,
-        job.id,
-        Status.starting,
-        reason=Reason.placed,
-        attempt=job.attempt,
-        data={"placement": placement},
-    )
 
 
 def _has_open_nodes(session: Session, job_id: str) -> bool:
@@ -211,7 +192,6 @@ def release(session: Session, job_id: str, attempt: int, owner: str) -> None:
             AttemptNode.ended_at.is_(None),
         )
         .values(ended_at=database_now(session))
-        .execution_options(synchronize_session=False)
     )
 
 

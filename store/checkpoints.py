@@ -30,12 +30,7 @@ class Published:
 def record_checkpoint(session: Session, job_id: str, attempt: int, published: Published) -> Checkpoint:
     """Make a published checkpoint known; one of the same name is replaced. The best one is the only best."""
     if published.best:
-        session.execute(
-            update(Checkpoint)
-            .where(Checkpoint.job_id == job_id)
-            .values(best=False)
-            .execution_options(synchronize_session=False)
-        )
+        session.execute(update(Checkpoint).where(Checkpoint.job_id == job_id).values(best=False))
     checkpoint = session.merge(
         Checkpoint(
             job_id=job_id,
@@ -72,6 +67,5 @@ def remove_checkpoint(session: Session, job_id: str, name: str) -> bool:
         delete(Checkpoint)
         .where(Checkpoint.job_id == job_id, Checkpoint.name == name)
         .returning(Checkpoint.name)
-        .execution_options(synchronize_session=False)
     )
     return removed.scalar_one_or_none() is not None

@@ -34,9 +34,14 @@ class Database:
         self.engine = create_database_engine(self.url)
         # SQLite's own lock is polled for and unfair: writers of one process take turns before they ask for it
         self._turn = threading.RLock() if self.url.get_backend_name() == "sqlite" else nullcontext()
-        self._write = sessionmaker(self.engine, expire_on_commit=False)
+        # rows are read again where it matters: an UPDATE need not look for loaded objects that it concerns
+        options: dict[str, Any] = {
+            "expire_on_commit": False,
+            "execution_options": {"synchronize_session": False},
+        }
+        self._write = sessionmaker(self.engine, **options)
         self._read = sessionmaker(
-            self.engine.execution_options(read_only=True, postgresql_readonly=True), expire_on_commit=False
+            self.engine.execution_options(read_only=True, postgresql_readonly=True), **options
         )
 
     @contextmanager

@@ -47,11 +47,7 @@ def touch_job(session: Session, job_id: str) -> int:
     Raises: NotFound.
     """
     held = session.execute(
-        update(Job)
-        .where(Job.id == job_id)
-        .values(updated_at=database_now(session))
-        .returning(Job.attempt)
-        .execution_options(synchronize_session=False)
+        update(Job).where(Job.id == job_id).values(updated_at=database_now(session)).returning(Job.attempt)
     ).scalar_one_or_none()
     if held is None:
         raise NotFound(f"there is no job {job_id!r}")

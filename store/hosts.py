@@ -82,11 +82,5 @@ def busy_devices(session: Session) -> dict[str, set[int]]:
 
 
 def _update(session: Session, name: str, **values: Any) -> bool:
-    changed = session.execute(
-        update(Host)
-        .where(Host.name == name)
-        .values(**values)
-        .returning(Host.name)
-        .execution_options(synchronize_session=False)
-    )
+    changed = session.execute(update(Host).where(Host.name == name).values(**values).returning(Host.name))
     return changed.scalar_one_or_none() is not None

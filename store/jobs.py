@@ -143,7 +143,6 @@ def explain_wait(session: Session, job_id: str, message: str) -> None:
         update(Job)
         .where(Job.id == job_id, Job.status == Status.queued, Job.message != message)
         .values(message=message)
-        .execution_options(synchronize_session=False)
     )
 
 
@@ -206,7 +205,7 @@ def delete_job(session: Session, job_id: str) -> None:
         raise Conflict(f"job {job_id} is {status.value}; cancel it before you delete it")
     if _holds_devices(session, job_id):
         raise Conflict(f"job {job_id} has ended, but a host still winds it down; try again in a minute")
-    session.execute(delete(Job).where(Job.id == job_id).execution_options(synchronize_session=False))
+    session.execute(delete(Job).where(Job.id == job_id))
 
 
 def update_progress(session: Session, job_id: str, attempt: int, **progress: Any) -> bool:
@@ -235,6 +234,4 @@ def _locked(session: Session, job_id: str) -> tuple[Status, int]:
 
 
 def _set(session: Session, job_id: str, **values: Any) -> None:
-    session.execute(
-        update(Job).where(Job.id == job_id).values(**values).execution_options(synchronize_session=False)
-    )
+    session.execute(update(Job).where(Job.id == job_id).values(**values))

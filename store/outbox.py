@@ -42,5 +42,4 @@ def _note_sent(database: Database, ids: list[int], republish_s: float) -> None:
                 due_at=now + republish_s,
                 first_published_at=func.coalesce(OutboxMessage.first_published_at, now),
             )
-            .execution_options(synchronize_session=False)
         )

@@ -56,11 +56,7 @@ def _reap_lost(session: Session, job_id: str, attempt: int, before: float, lost_
     if seen is None or seen[0] not in ACTIVE or seen[1] != attempt or not hosts:
         return None  # renewed, finished or reaped since
     losses = session.execute(
-        update(Job)
-        .where(Job.id == job_id)
-        .values(lost_leases=Job.lost_leases + 1)
-        .returning(Job.lost_leases)
-        .execution_options(synchronize_session=False)
+        update(Job).where(Job.id == job_id).values(lost_leases=Job.lost_leases + 1).returning(Job.lost_leases)
     ).scalar_one()
     message = f"No sign of life from {', '.join(hosts)}."
     to, reason = Status.queued, Reason.lease_lost
@@ -120,5 +116,4 @@ def _free_abandoned_devices(session: Session, before: float) -> None:
         update(AttemptNode)
         .where(AttemptNode.ended_at.is_(None), AttemptNode.lease_until < before, ended)
         .values(ended_at=database_now(session))
-        .execution_options(synchronize_session=False)
     )

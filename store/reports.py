@@ -103,7 +103,6 @@ def _store_progress(session: Session, job_id: str, attempt: int, values: dict[st
             update(Attempt)
             .where(Attempt.job_id == job_id, Attempt.number == attempt)
             .values(started_at=database_now(session))
-            .execution_options(synchronize_session=False)
         )
     update_progress(session, job_id, attempt, **values)
 
@@ -130,9 +129,7 @@ def _store_checkpoint(session: Session, job_id: str, attempt: int, kind: str, ev
             best=bool(event.get("best")),
         ),
     )
-    session.execute(
-        update(Job).where(Job.id == job_id).values(lost_leases=0).execution_options(synchronize_session=False)
-    )
+    session.execute(update(Job).where(Job.id == job_id).values(lost_leases=0))
 
 
 def finish(session: Session, job_id: str, attempt: int, owner: str, outcome: Outcome) -> bool:
@@ -196,6 +193,5 @@ def _may_retry(session: Session, job_id: str, reason: Reason) -> bool:
         .where(Job.id == job_id, Job.retries < Job.max_retries)
         .values(retries=Job.retries + 1)
         .returning(Job.retries)
-        .execution_options(synchronize_session=False)
     )
     return charged.scalar_one_or_none() is not None

@@ -129,19 +129,12 @@ def transition(
     now = database_now(session)
     if status in ACTIVE and to not in ACTIVE:
         _end_attempt(session, job_id, number, reason, message, now)
+    values = {"status": to, "reason": reason, "message": message, "updated_at": now, **_times(to, now)}
     next_number = number + 1 if to is Status.queued else number
     session.execute(
         update(Job)
         .where(Job.id == job_id, Job.status == status, Job.attempt == number)
-        .values(
-            status=to,
-            reason=reason,
-            message=message,
-            attempt=next_number,
-            updated_at=now,
-            **_times(status, to, now),
-        )
-        .execution_options(synchronize_session=False)
+        .values(**values, attempt=next_number)
     )
     session.add(
         JobEvent(
@@ -168,7 +161,7 @@ def lock_job(session: Session, job_id: str) -> tuple[Status, int] | None:
     return None if row is None else (Status(row.status), row.attempt)
 
 
-def _times(source: Status, to: Status, now: float) -> dict[str, Any]:
+def _times(to: Status, now: float) -> dict[str, Any]:
     if to is Status.queued:
         return {"queued_at": now, "started_at": None, "finished_at": None, "placement": None}
     if to is Status.running:
@@ -186,13 +179,11 @@ def _end_attempt(
         update(Attempt)
         .where(Attempt.job_id == job_id, Attempt.number == number, Attempt.ended_at.is_(None))
         .values(ended_at=now, reason=reason, message=message)
-        .execution_options(synchronize_session=False)
     )
     session.execute(
         update(AttemptNode)
         .where(AttemptNode.job_id == job_id, AttemptNode.attempt == number, AttemptNode.owner.is_(None))
         .values(ended_at=now)
-        .execution_options(synchronize_session=False)
     )
     session.execute(
         delete(OutboxMessage).where(OutboxMessage.job_id == job_id, OutboxMessage.attempt == number)
