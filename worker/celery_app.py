@@ -30,6 +30,9 @@ def make_app(settings: Settings) -> Celery:
             "socket_connect_timeout": 3,
             "socket_keepalive": True,
             "health_check_interval": 5,
+            "max_retries": 1,  # of a connection to publish with; by default that takes six seconds
+            "interval_start": 0,
+            "interval_step": 0.1,
             "queue_order_strategy": "priority",
             "priority_steps": list(range(10)),
         },

@@ -4,6 +4,7 @@ import logging
 import os
 import platform
 import threading
+import time
 from importlib.metadata import version
 from typing import Any
 
@@ -13,7 +14,10 @@ from store.database import Database
 from store.hosts import heartbeat_host, register_host, set_accepts_jobs
 from store.settings import Settings
 from store.wake import SCHEDULER, wake
+from worker.cleaning import remove_forgotten_workspaces
 from worker.devices import device_kind, host_devices
+
+CLEAN_EVERY_S = 3600.0
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +32,14 @@ class HostPresence(threading.Thread):
         self._database = database
         self._devices = host_devices(settings, os.environ)
         self._withdrawn = threading.Event()
+        self._clean_at = 0.0
 
     def run(self) -> None:
         registered = False
         while not self._withdrawn.is_set():
             try:
                 registered = self._beat() if registered else self._register()
+                self._clean()
             except Exception as error:
                 log.warning("the host could not report itself: %s", error)
             self._withdrawn.wait(self._settings.heartbeat_s)
@@ -59,6 +65,12 @@ class HostPresence(threading.Thread):
         log.info("host %s offers %s", self._settings.host_name, self._settings.devices)
         wake(self._settings.broker_url, SCHEDULER)
         return True
+
+    def _clean(self) -> None:
+        if time.monotonic() >= self._clean_at:
+            self._clean_at = time.monotonic() + CLEAN_EVERY_S
+            for job_id in remove_forgotten_workspaces(self._settings.work_dir, self._database):
+                log.info("removed the workspace of job %s, which was deleted", job_id)
 
     def _beat(self) -> bool:
         with self._database.transaction() as session:

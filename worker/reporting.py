@@ -51,25 +51,28 @@ class EventReporter:
         batch = _leading(records)
         events = [event for record in batch for event in self._prepared(record.event)]
         self._report(events, batch[-1].end)
-        for record in batch:
-            self._remember(record.event)
         wake(self._services.settings.broker_url, job_channel(self._spec.job_id))
         return True
 
     def _prepared(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         """What is reported of an event: weights once they are published, a warning when they cannot be."""
-        if event["type"] == "result" and event.get("stopped"):
-            return []  # its weights were announced as a checkpoint
+        if event["type"] == "error":
+            self.error = event
         if event["type"] not in ("checkpoint", "result"):
             return [event]
+        if event.get("stopped"):
+            self.result = event
+            return []  # its weights were announced as a checkpoint
         try:
-            return [publish(self._services.artifacts, self._spec, self._folder.number, event)]
+            published = publish(self._services.artifacts, self._spec, self._folder.number, event)
         except CannotPublish as refusal:
             log.warning("%s", refusal)
             if event["type"] == "result":
-                self.error = {"msg": str(refusal), "kind": "result"}
-                event["type"] = "unpublished_result"
+                self.error = {"msg": str(refusal)}
             return [{"t": event["t"], "type": "warning", "msg": str(refusal)}]
+        if event["type"] == "result":
+            self.result = event
+        return [published]
 
     def _report(self, events: list[dict[str, Any]], end: int) -> None:
         with self._services.database.transaction() as session:
@@ -104,12 +107,6 @@ class EventReporter:
         }
         found = (get_checkpoint(session, self._spec.job_id, name) for name in names)
         return {checkpoint.key for checkpoint in found if checkpoint is not None}
-
-    def _remember(self, event: dict[str, Any]) -> None:
-        if event["type"] == "error":
-            self.error = event
-        elif event["type"] == "result":
-            self.result = event
 
 
 def _leading(records: list[Record]) -> list[Record]:

@@ -13,7 +13,7 @@ from store.states import Reason, Status
 from store.wake import SCHEDULER, Listener, job_channel, wake
 from worker.clock import boottime
 from worker.deadline import Deadline
-from worker.delivery import Delivery, Services, reported_offset
+from worker.delivery import Delivery, reported_offset
 from worker.lease import Lease
 from worker.logformat import LOG_FORMAT
 from worker.memory import oom_kills
@@ -21,13 +21,15 @@ from worker.outcome import Ending, Stop, decide
 from worker.process import Termination, Trainer, TrainerStart
 from worker.pump import Fenced
 from worker.recovery import go_on_from_checkpoint, restore_checkpoint, unfinished_attempts
+from worker.services import Services
 from worker.spec import Spec
 from worker.strays import end_processes_of
 from worker.wakeup import Wakeup
 
 LOOK_S = 1.0
 RETRY_S = 1.0
-LISTEN_S = 60.0
+LISTEN_S = 5.0
+"""An absent broker is looked for so often."""
 
 T = TypeVar("T")
 
@@ -186,7 +188,7 @@ class Supervisor:
         return True
 
     def _let_go(self) -> None:
-        """The trainer is gone: say that its devices are free. If this fails, the end of the lease does."""
+        """The trainer is gone: free its devices. If this fails, the end of the lease frees them."""
         try:
             with self._services.database.transaction() as session:
                 release(session, self._spec.job_id, self._spec.attempt, self._spec.owner)

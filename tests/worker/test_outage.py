@@ -46,7 +46,7 @@ def bench(
     cabled = make_url(direct_url).set(drivername="postgresql").update_query_dict({"host": str(tmp_path)})
     url = cabled.render_as_string(hide_password=False)
     database = Database(direct_url)
-    yield Bench(settings.model_copy(update={"database_url": url, "lease_ttl_s": 2, "outage_s": 60}), database)
+    yield Bench(settings.model_copy(update={"database_url": url, "outage_s": 60}), database)
     for runner in live_runners(settings.work_dir):
         runner.process.kill()
     database.dispose()
@@ -57,20 +57,20 @@ def raw_steps(bench: Bench, job_id: str) -> int:
 
 
 def test_the_trainer_goes_on_and_everything_is_reported_afterwards(bench: Bench, cable: Cable):
-    job_id = bench.submit({"steps": 100, "step_s": 0.05, "save_steps": 25})
+    job_id = bench.submit({"steps": 120, "step_s": 0.05, "save_steps": 30})
     bench.start(job_id)
     bench.wait(job_id, lambda job: job.progress.get("step", 0) >= 3)
     cable.cut()
     lease_over_at = boottime() + bench.settings.lease_ttl_s
-    wait_until(lambda: boottime() > lease_over_at and raw_steps(bench, job_id) > 60)
+    wait_until(lambda: boottime() > lease_over_at and raw_steps(bench, job_id) > 80)
     reported = bench.job(job_id).progress["step"]
-    assert reported < 60
+    assert reported < 80
     cable.mend()
     job = bench.wait_for_end(job_id)
     assert (job.status, job.attempt) == (Status.succeeded, 1), bench.story(job_id)
-    assert bench.metric_steps(job_id) == list(range(1, 101))
+    assert bench.metric_steps(job_id) == list(range(1, 121))
     assert [event.data["name"] for event in bench.events(job_id, "checkpoint")] == [
-        f"checkpoint-{step}" for step in (25, 50, 75, 100)
+        f"checkpoint-{step}" for step in (30, 60, 90, 120)
     ]
 
 
@@ -106,7 +106,7 @@ def test_an_attempt_that_was_taken_over_meanwhile_stops_before_it_reports_anythi
 
 
 def test_an_outage_without_end_ends_the_trainer(bench: Bench, cable: Cable):
-    bench = Bench(bench.settings.model_copy(update={"outage_s": 3}), bench.database)
+    bench = Bench(bench.settings.model_copy(update={"outage_s": 4}), bench.database)
     job_id = bench.submit({"steps": 4000, "step_s": 0.05})
     bench.start(job_id)
     bench.wait(job_id, lambda job: job.status == Status.running)

@@ -43,17 +43,14 @@ class TestSuccess:
         with bench.database.reading() as session:
             assert [c.name for c in list_checkpoints(session, job.id)] == ["checkpoint-2", "checkpoint-4"]
 
-    def test_the_result_is_the_model_without_the_checkpoints_beside_it(self, bench: Bench):
-        job = bench.run({"save_steps": 1})
+    def test_the_result_is_the_model_alone_and_neither_process_nor_device_stays_taken(self, bench: Bench):
+        job = bench.run({"save_steps": 1, "children": 2})
         with bench.database.reading() as session:
             result = get_checkpoint(session, job.id, RESULT)
         assert result is not None
         assert [file["path"] for file in result.files] == ["model.safetensors", "trainer_state.json"]
         assert b"".join(bench.artifacts.open(f"{result.key}/model.safetensors")) == b"final weights"
         assert result.metrics == {"train_loss": 0.5}
-
-    def test_devices_are_free_and_no_process_is_left(self, bench: Bench):
-        job = bench.run({"children": 2})
         assert bench.allocations() == []
         assert not any(is_alive(pid) for pid in bench.pids(job.id))
 
@@ -75,7 +72,6 @@ class TestFailure:
             (2, "config", "bad_config"),
             (3, "data", "bad_data"),
             (1, "nan_loss", "nan_loss"),
-            (1, "", "trainer_error"),
         ],
     )
     def test_the_exit_code_and_the_error_event_make_the_reason(
