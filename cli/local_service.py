@@ -12,10 +12,10 @@ from pathlib import Path
 import httpx
 from rich.console import Console
 
+from cli.database import migrate_database
 from cli.runners import stop_runners
 from cli.supervisor import Child, ChildSpec, write_atomically
 from store.broker import Broker, BrokerError, ensure_broker
-from store.migrate import upgrade
 from store.settings import Settings
 from worker.strays import live_runners
 
@@ -45,11 +45,12 @@ class LocalService:
 
         Raises:
             BrokerError: the embedded server does not start.
+            CliError: the database cannot be used.
         """
         self.log_dir.mkdir(parents=True, exist_ok=True)
         self.run_dir.mkdir(parents=True, exist_ok=True)
         self._ensure_broker()
-        upgrade(self.settings.database_url)
+        migrate_database(self.settings.database_url)
         for child in self._children:
             child.start()
 

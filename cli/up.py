@@ -20,7 +20,7 @@ from store.broker import BrokerError
 from store.settings import Settings
 
 TICK_S = 0.2
-READY_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ def run_up(options: Options) -> None:
     """Run until SIGINT, SIGTERM or SIGHUP; a second one ends it without waiting for checkpoints.
 
     Raises:
-        CliError: another `up` has this data directory, the port is taken, or a part does not start.
+        CliError: another `up` has this data directory, a setting cannot be, or a part does not start.
     """
     settings = settings_of(options)
     run_dir = settings.data_dir / "run"
-    run_dir.mkdir(parents=True, exist_ok=True)
+    make_directory(run_dir)
     with only_one(run_dir), broker_errors(), StopSignals() as signals:
         settings = settings.model_copy(update={"api_port": free_port(settings.api_host, settings.api_port)})
         service = LocalService(settings, console(stderr=True))
@@ -131,8 +131,18 @@ def settings_of(options: Options) -> Settings:
     roots = {"model_roots": settings.data_dir / "models", "data_roots": settings.data_dir / "datasets"}
     missing = {name: (path,) for name, path in roots.items() if not getattr(settings, name)}
     for (path,) in missing.values():
-        path.mkdir(parents=True, exist_ok=True)
+        make_directory(path)
     return settings.model_copy(update=missing)
+
+
+def make_directory(path: Path) -> None:
+    """Raises CliError when it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CliError(
+            f"Cannot make {path}: {error.strerror}. Choose another --data-dir.", INVALID
+        ) from error
 
 
 def read_settings(given: dict[str, Any]) -> Settings:

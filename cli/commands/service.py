@@ -57,10 +57,10 @@ def up(
 
 def migrate() -> None:
     """Bring the database (REGATTA_DATABASE_URL) to this version's tables."""
-    from store.migrate import upgrade
+    from cli.database import migrate_database
     from store.settings import get_settings
 
-    upgrade(get_settings().database_url)
+    migrate_database(get_settings().database_url)
     print("The database is up to date.")
 
 

@@ -128,3 +128,13 @@ def test_a_tiny_model_does_not_overwrite_anything(tmp_path: Path) -> None:
     done = regatta("tiny-model", "gemma", str(tmp_path))
     assert done.returncode == 1
     assert "is not an empty directory" in done.stderr
+
+
+def test_a_database_that_cannot_be_reached_is_one_sentence() -> None:
+    environment = os.environ | {"REGATTA_DATABASE_URL": "postgresql://user:secret@127.0.0.1:9/none"}
+    command = [sys.executable, "-m", "cli", "migrate"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("The database cannot be brought up to date: ")
+    assert "secret" not in done.stderr
+    assert "Traceback" not in done.stderr

@@ -102,6 +102,14 @@ def test_a_port_in_use_is_refused_before_anything_starts(tmp_path: Path) -> None
     assert not (tmp_path / "broker").exists()
 
 
+def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = up(tmp_path / "file")
+    assert done.returncode == 2
+    assert f"Cannot make {tmp_path / 'file'}" in done.stderr
+    assert "Not a directory" in done.stderr
+
+
 def test_a_setting_that_cannot_be_is_named(tmp_path: Path) -> None:
     done = up(tmp_path, "--devices", "tpu:1")
     assert done.returncode == 2

@@ -25,7 +25,7 @@ def environment() -> Iterator[dict[str, str]]:
     # pytest's own folders have names so long that the broker's socket would lie elsewhere.
     with tempfile.TemporaryDirectory(prefix="regatta-test-") as temporary:
         foreign = {"REGATTA_DATABASE_URL": "postgresql://nobody@192.0.2.1/none"}
-        yield os.environ | foreign | {"TMPDIR": temporary}
+        yield os.environ | foreign | {"TMPDIR": temporary, "COLUMNS": "160"}
 
 
 def demo(*words: str) -> list[str]:
