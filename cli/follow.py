@@ -20,16 +20,17 @@ LINE_EVERY_S = 2.0
 def follow_job(client: Client, job: str, screen: Console) -> dict[str, Any]:
     """Show a job's status and progress until it ends; returns its last state.
 
-    Survives a server that is away for up to a minute.
+    Survives a server that goes away for up to a minute; one that is away at first is not waited for.
     """
+    state = client.get(job_path(job))
     view: View = BarView(screen) if screen.is_terminal else LineView(screen)
     with view:
-        while True:
+        view.show(state)
+        while state["status"] not in TERMINAL:
+            time.sleep(POLL_S)
             state = client.get_patiently(job_path(job))
             view.show(state)
-            if state["status"] in TERMINAL:
-                return state
-            time.sleep(POLL_S)
+    return state
 
 
 class View(Protocol):

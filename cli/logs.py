@@ -21,6 +21,7 @@ def read_lines(
     if not follow:
         yield from client.items(path, query)
         return
+    client.get(job_path(job))  # patience is for servers that go away, not for one that was never there
     for event in follow_stream(client, path, query):
         if event.type == LINE_EVENT:
             yield json.loads(event.data)

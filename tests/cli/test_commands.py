@@ -59,7 +59,17 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["jobs"], ["show", "j"], ["logs", "j"], ["cancel", "j"], ["retry", "j"], ["download", "j", "d"]]
+    "words",
+    [
+        ["jobs"],
+        ["show", "j"],
+        ["logs", "j"],
+        ["logs", "-f", "j"],
+        ["wait", "j"],
+        ["cancel", "j"],
+        ["retry", "j"],
+        ["download", "j", "d"],
+    ],
 )
 def test_a_server_that_is_away_is_one_sentence_and_exit_status_3(words: list[str]) -> None:
     done = regatta(*words)
