@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,19 +14,23 @@ from trainer.config.problems import DataError, Problem
 from trainer.files import write_json
 from trainer.models.base import CausalLM, ModelConfig
 from trainer.models.registry import family
-from trainer.models.weights import load_weights, save_weights
+from trainer.models.weights_load import load_weights
+from trainer.models.weights_save import save_weights
 
 CONFIG_FILE = "config.json"
 GENERATION_FILE = "generation_config.json"
 DTYPES = ("float32", "bfloat16", "float16")
 
 
-def load_model(directory: str | Path, dtype: str = "float32") -> CausalLM:
+def load_model(
+    directory: str | Path, dtype: str = "float32", options: Mapping[str, Any] | None = None
+) -> CausalLM:
     """Load a model in Hugging Face's layout.
 
     Args:
         directory: holds config.json and weights.
         dtype: of the parameters: float32, bfloat16 or float16; files of another dtype are converted.
+        options: fields of config.json to set differently, such as `{"fuse_attention_qkv": True}`.
 
     Raises:
         DataError: the directory cannot be used; every problem is listed.
@@ -38,7 +42,7 @@ def load_model(directory: str | Path, dtype: str = "float32") -> CausalLM:
         raise DataError(_problem(directory / CONFIG_FILE, "is not there"))
     kind = family(str(raw.get("model_type")))
     with _default_dtype(dtype):
-        model = kind.model_class(kind.config_class.from_dict(raw))
+        model = kind.model_class(kind.config_class.from_dict({**raw, **(options or {})}))
     load_weights(model, directory)
     model.generation_config = _read_json(directory / GENERATION_FILE)
     model.eval()

@@ -7,7 +7,8 @@ tensors.
 """
 
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ class TensorHeader:
     @property
     def bytes(self) -> int:
         """Size of the tensor's data."""
-        return self.item_size * int(np.prod(self.shape, dtype=np.int64))
+        return self.item_size * math.prod(self.shape)
 
 
 class SafetensorsFile:
@@ -51,6 +52,7 @@ class SafetensorsFile:
     Attributes:
         path: where it lies.
         headers: every tensor of the file by name.
+        metadata: texts that the writer put into the header, such as `{"format": "pt"}`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,7 +67,7 @@ class SafetensorsFile:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(size))
-        header.pop("__metadata__", None)
+        self.metadata: dict[str, str] = header.pop("__metadata__", None) or {}
         self._start = 8 + size
         self._offsets = {name: entry["data_offsets"][0] for name, entry in header.items()}
         self.headers = {
@@ -75,9 +77,27 @@ class SafetensorsFile:
     def read(self, name: str) -> np.ndarray:
         """One tensor whose dtype is among `FLOATS`; bfloat16 comes as float32, which holds it exactly."""
         header = self.headers[name]
-        count = int(np.prod(header.shape, dtype=np.int64))
-        start = self._start + self._offsets[name]
-        items = np.fromfile(self.path, _NUMPY[header.dtype], count, offset=start).reshape(header.shape)
+        return self._items(name, 0, math.prod(header.shape)).reshape(header.shape)
+
+    def pieces(self, name: str, limit: int) -> Iterator[tuple[int, np.ndarray]]:
+        """One tensor of at least one dimension, some rows at a time: (first row, rows as `read` gives them).
+
+        Args:
+            name: of a tensor whose dtype is among `FLOATS`.
+            limit: bytes that a piece may take on disk; a piece has at least one row.
+        """
+        header = self.headers[name]
+        count, *row = header.shape
+        width = math.prod(row)
+        step = max(1, limit // max(1, width * header.item_size))
+        for start in range(0, count, step):
+            rows = min(step, count - start)
+            yield start, self._items(name, start * width, rows * width).reshape(rows, *row)
+
+    def _items(self, name: str, first: int, count: int) -> np.ndarray:
+        header = self.headers[name]
+        start = self._start + self._offsets[name] + first * header.item_size
+        items = np.fromfile(self.path, _NUMPY[header.dtype], count, offset=start)
         if header.dtype == "BF16":
             return (items.astype(np.uint32) << 16).view(np.float32)
         return items

@@ -9,7 +9,8 @@ from safetensors.numpy import load_file, save_file
 
 from trainer.config.problems import DataError
 from trainer.models import load_model, save_model
-from trainer.models.weights import INDEX_FILE, SINGLE_FILE, save_weights
+from trainer.models.weights import INDEX_FILE, SINGLE_FILE
+from trainer.models.weights_save import save_weights
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "gemma"
 IDS = paddle.arange(4, 24).reshape([2, 10])

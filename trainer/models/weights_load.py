@@ -1,0 +1,196 @@
+"""Weights from a directory into a model."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import paddle
+from safetensors import SafetensorError
+
+from trainer.config.problems import DataError, Problem
+from trainer.models.safetensors_file import FLOATS, SafetensorsFile
+from trainer.models.weights import INDEX_FILE, SINGLE_FILE
+from trainer.models.weights_layout import Layout, StoredNames, Target
+
+if TYPE_CHECKING:
+    from trainer.models.base import CausalLM
+
+# What is read at once: large enough to be fast, small beside any model worth the care.
+_CHUNK_BYTES = 32 << 20
+_SHARD = re.compile(r"model-\d+-of-(\d+)\.safetensors")
+_PICKLES = ("*.pdparams", "*.bin", "*.pt", "*.pth", "*.ckpt")
+
+
+def load_weights(model: "CausalLM", directory: Path) -> None:
+    """Fill a model's parameters from a directory.
+
+    Every header is checked before the first tensor is read. Each tensor is read once, a piece at a time, so
+    memory holds little more than the model. Layouts and names: see `trainer.models.weights_layout`. float16,
+    bfloat16, float32 and float64 are converted to the parameter's dtype.
+
+    Raises:
+        DataError: tensors are missing, misshapen or unknown, or files cannot be read; all problems at once.
+    """
+    files = _open_all(weight_files(directory))
+    for entry in _plan(model, files, directory):
+        entry.fill()
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """The weight files of a model directory: the shards its index names, its single file, or a whole set of
+    numbered shards.
+
+    Raises:
+        DataError: there are none, the index cannot be read, or a shard is missing.
+    """
+    index = directory / INDEX_FILE
+    if index.is_file():
+        return _indexed_files(index)
+    single = directory / SINGLE_FILE
+    if single.is_file():
+        return [single]
+    shards = sorted(path for path in directory.glob("model-*.safetensors") if _SHARD.fullmatch(path.name))
+    counts = {int(match[1]) for path in shards if (match := _SHARD.fullmatch(path.name))}
+    if counts == {len(shards)}:
+        return shards
+    if shards:
+        raise DataError(_file_problem(directory, f"has shards of weights but no {INDEX_FILE}"))
+    raise DataError(_no_weights(directory))
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One stored tensor on its way into the model; `turned_head` says that it is a transposed head."""
+
+    file: SafetensorsFile
+    stored: str
+    target: Target
+    layout: Layout
+    turned_head: bool
+
+    @paddle.no_grad()
+    def fill(self) -> None:
+        if len(self.target.weights) > 1:
+            tensor = self.file.read(self.stored)
+            outputs = tensor.T if self.layout is Layout.PADDLENLP else tensor
+            for weight, part in zip(self.target.weights, self.target.split(outputs), strict=True):
+                weight.fill(paddle.to_tensor(np.ascontiguousarray(part)))
+            return
+        weight = self.target.weights[0]
+        turn = self.turned_head or (weight.transposed and self.layout is Layout.HUGGING_FACE)
+        for start, rows in self.file.pieces(self.stored, _CHUNK_BYTES):
+            weight.fill_rows(start, paddle.to_tensor(rows), turn)
+
+
+def _plan(model: "CausalLM", files: list[SafetensorsFile], directory: Path) -> list[_Entry]:
+    """Which stored tensor fills which parameter; every parameter is filled exactly once.
+
+    Raises:
+        DataError: everything that is wrong with that.
+    """
+    names = StoredNames(model, [name for file in files for name in file.headers])
+    entries: list[_Entry] = []
+    problems: list[Problem] = []
+    filled: set[str] = set()
+    for file in files:
+        layout = Layout.of(file, model.config.model_type)
+        for stored in file.headers:
+            if names.is_spare(stored):
+                continue
+            target = names.target(stored)
+            if target is None:
+                problems.append(_problem(file.path, stored, "is not a tensor of this model"))
+                continue
+            entry = _entry(file, stored, target, layout, names)
+            mine = {weight.name for weight in target.weights}
+            wrong = "is stored twice" if mine & filled else _mismatch(entry)
+            if wrong:
+                problems.append(_problem(file.path, stored, wrong))
+            filled |= mine
+            entries.append(entry)
+    problems += _missing(model, directory, filled)
+    if problems:
+        raise DataError(sorted(problems, key=lambda problem: problem.loc[-1]))
+    return entries
+
+
+def _entry(file: SafetensorsFile, stored: str, target: Target, layout: Layout, names: StoredNames) -> _Entry:
+    """PaddleNLP stores a head of its own as `[hidden, vocabulary]` and a tied one like the embedding."""
+    shape = list(file.headers[stored].shape)
+    turned_head = (
+        layout is Layout.PADDLENLP
+        and names.is_head(target.weights[0])
+        and shape != target.shape(layout)
+        and shape[::-1] == target.shape(layout)
+    )
+    return _Entry(file, stored, target, layout, turned_head)
+
+
+def _mismatch(entry: _Entry) -> str | None:
+    header, layout = entry.file.headers[entry.stored], entry.layout
+    shape, expected = list(header.shape), entry.target.shape(layout)
+    if header.dtype not in FLOATS:
+        return f"got {header.dtype}, expected one of {', '.join(FLOATS)}"
+    if shape == expected or entry.turned_head:
+        return None
+    text = f"got shape {shape}, expected {expected}"
+    if shape == expected[::-1]:
+        form = entry.file.metadata.get("format", "none")
+        text += f", because linear weights are {layout.value} in a file whose header says format: {form}"
+    return text
+
+
+def _missing(model: "CausalLM", directory: Path, filled: set[str]) -> list[Problem]:
+    return [
+        _problem(directory, name, f"is missing, expected a tensor of shape {weight.disk_shape}")
+        for name, weight in model.parameter_names().items()
+        if name not in filled
+    ]
+
+
+def _indexed_files(index: Path) -> list[Path]:
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        outside = [name for name in names if Path(name).name != name]
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise DataError(_file_problem(index, f"is not an index of weight files ({error!r})")) from error
+    missing = [name for name in names if name not in outside and not (index.parent / name).is_file()]
+    problems = [_file_problem(index, f"names {name!r}, which is not a file name") for name in outside]
+    problems += [_file_problem(index, f"names {name}, which is not there") for name in missing]
+    if problems:
+        raise DataError(problems)
+    return [index.parent / name for name in names]
+
+
+def _open_all(paths: list[Path]) -> list[SafetensorsFile]:
+    files, problems = [], []
+    for path in paths:
+        try:
+            files.append(SafetensorsFile(path))
+        except (SafetensorError, OSError) as error:
+            problems.append(_file_problem(path, f"is not a whole safetensors file ({error})"))
+    if problems:
+        raise DataError(problems)
+    return files
+
+
+def _no_weights(directory: Path) -> Problem:
+    pickle = next((path for pattern in _PICKLES for path in sorted(directory.glob(pattern))), None)
+    if pickle is None:
+        return _file_problem(directory, f"has neither {SINGLE_FILE} nor {INDEX_FILE}")
+    msg = f"has {pickle.name} but no {SINGLE_FILE}; that is a pickle, which can run any code when it is read"
+    by_paddlenlp = "train with unified_checkpoint, or call save_pretrained(..., safe_serialization=True)"
+    by_transformers = "load it in transformers where you trust it and call save_pretrained"
+    how = by_paddlenlp if pickle.suffix == ".pdparams" else by_transformers
+    return Problem((str(directory),), msg, f"Write the weights as safetensors: {how}.")
+
+
+def _problem(path: Path, tensor: str, msg: str) -> Problem:
+    return Problem((str(path), tensor), msg, "Use the weights that belong to this config.json.")
+
+
+def _file_problem(path: Path, msg: str) -> Problem:
+    return Problem((str(path),), msg, "Fetch the model again, or name another directory.")
