@@ -39,7 +39,7 @@ def submit_and_train(service: Service, config: dict) -> str:
 
 
 def logged_steps(service: Service, job_id: str) -> list[int]:
-    return [metric["step"] for metric in service.pages(f"/jobs/{job_id}/metrics?kind=train")]
+    return [metric["step"] for metric in service.pages(f"/jobs/{job_id}/metrics", kind="train")]
 
 
 def test_a_running_job_is_stopped_with_a_checkpoint_and_goes_on_from_it(
