@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: install demo test test-chaos test-oracle lint format serve bench clean
+.PHONY: install demo test test-chaos test-oracle lint format serve bench
 
 install: $(STAMP)
 
@@ -21,6 +21,19 @@ test: install
 
 test-chaos: install
 	$(BIN)/pytest -m chaos
+
+# Against transformers itself, in an environment of its own (torch is large).
+test-oracle: install .oracle/installed
+	REGATTA_ORACLE_PYTHON=$(CURDIR)/.oracle/bin/python $(BIN)/pytest -m oracle
+
+.oracle/installed: pyproject.toml
+	$(PYTHON) -m venv .oracle
+	.oracle/bin/pip install --quiet --disable-pip-version-check torch transformers peft trl sentencepiece protobuf
+	touch $@
+
+bench: install
+	$(BIN)/python benchmarks/start_overhead.py
+	$(BIN)/python benchmarks/load_memory.py
 
 lint: install
 	$(BIN)/ruff check .

@@ -45,7 +45,7 @@ class Service:
         return job
 
     def wait_for(self, job_id: str, condition: Callable[[dict], bool]) -> dict:
-        """Poll the job until the condition holds; HTTP errors count as 'not yet' (the API may be restarting)."""
+        """Poll the job until the condition holds; an API that is away counts as 'not yet'."""
         job: dict = {}
 
         def reached() -> bool:
@@ -57,11 +57,12 @@ class Service:
         wait_until(reached, JOB_TIMEOUT_S, lambda: f"job never got there: {job}\n{self.log_text(job_id)}")
         return job
 
-    def pages(self, path: str) -> list[dict]:
+    def pages(self, path: str, **filters: str) -> list[dict]:
         """All items of a paginated list."""
         items, cursor = [], None
         while True:
-            page = self.client.get(path, params={"limit": 200, **({"cursor": cursor} if cursor else {})}).json()
+            position = {"cursor": cursor} if cursor else {}
+            page = self.client.get(path, params={"limit": 100} | filters | position).json()
             items += page["items"]
             cursor = page["next_cursor"]
             if not cursor:
