@@ -28,7 +28,7 @@ test-oracle: install .oracle/installed
 
 .oracle/installed: pyproject.toml
 	$(PYTHON) -m venv .oracle
-	.oracle/bin/pip install --quiet --disable-pip-version-check torch transformers peft trl sentencepiece protobuf
+	.oracle/bin/pip install --quiet --disable-pip-version-check torch==2.13.0 'transformers>=5' peft trl sentencepiece protobuf
 	touch $@
 
 bench: install
