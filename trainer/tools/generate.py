@@ -1,44 +1,86 @@
-"""Greedy text generation."""
+"""Text generation: the likeliest tokens, drawn ones, or beam search."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from trainer.config.problems import DataError, Problem
+from trainer.tools.generate_batch import Batch
+from trainer.tools.generate_beams import search_beams
+from trainer.tools.generate_logits import draw, penalized, probabilities
+from trainer.tools.generate_options import GenerateOptions
 
 if TYPE_CHECKING:
     from trainer.models.base import CausalLM
     from trainer.tokenizers import Tokenizer
 
 
+@dataclass(frozen=True)
+class Completion:
+    """What a model adds to a prompt.
+
+    Attributes:
+        text: the new text.
+        ids: its tokens, without the end token.
+        ended: whether the model ended it; otherwise it was cut at the longest length.
+    """
+
+    text: str
+    ids: list[int]
+    ended: bool
+
+
 def generate(
-    model: CausalLM,
-    tokenizer: Tokenizer,
-    prompts: Sequence[str],
-    max_new_tokens: int = 64,
-    *,
-    batch_size: int = 8,
-    use_cache: bool = True,
+    model: CausalLM, tokenizer: Tokenizer, prompts: Sequence[str], max_new_tokens: int = 64, **options: Any
 ) -> list[str]:
-    """Continue each prompt with the most likely token until an end token or `max_new_tokens`.
+    """The new text of each prompt, without the prompt.
 
     Args:
         prompts: texts; each gets the tokenizer's beginning token in front.
-        batch_size: prompts that run together; results do not depend on it.
-        use_cache: keep keys and values of earlier tokens. Without, every step runs the whole text again: the
-            same tokens, slowly.
+        **options: other fields of `GenerateOptions`; by default the likeliest token is taken.
 
-    Returns:
-        The new text of each prompt, without the prompt.
+    Raises:
+        ConfigError, DataError: as `complete` does.
     """
-    ids = [tokenizer.encode(prompt) for prompt in prompts]
+    chosen = GenerateOptions(max_new_tokens=max_new_tokens, **options)
+    return [completion.text for completion in complete(model, tokenizer, prompts, chosen)]
+
+
+def complete(
+    model: CausalLM,
+    tokenizer: Tokenizer,
+    prompts: Sequence[str],
+    options: GenerateOptions,
+    progress: Callable[[int], None] | None = None,
+) -> list[Completion]:
+    """Continue each prompt until an end token or `max_new_tokens`.
+
+    Args:
+        progress: told the number of finished prompts after every batch.
+
+    Raises:
+        DataError: a prompt has no token, or is no text that can be encoded; all of them at once.
+    """
+    ids = _encode_all(tokenizer, prompts)
     stops = stop_ids(model, tokenizer)
-    texts: list[str] = []
-    for start in range(0, len(ids), batch_size):
-        new = generate_ids(model, ids[start : start + batch_size], max_new_tokens, stops, use_cache=use_cache)
-        texts += [tokenizer.decode(tokens) for tokens in new]
-    return texts
+    order = sorted(range(len(ids)), key=lambda number: len(ids[number]))  # alike lengths need little padding
+    completions: dict[int, Completion] = {}
+    for start in range(0, len(order), options.batch_size):
+        numbers = order[start : start + options.batch_size]
+        generators = [np.random.default_rng((options.seed, number)) for number in numbers]
+        rows = _continue([ids[number] for number in numbers], model, stops, options, generators)
+        for number, row in zip(numbers, rows, strict=True):
+            ended = bool(row) and row[-1] in stops
+            new = row[:-1] if ended else row
+            completions[number] = Completion(tokenizer.decode(new), new, ended)
+        if progress:
+            progress(len(completions))
+    return [completions[number] for number in range(len(ids))]
 
 
 def stop_ids(model: CausalLM, tokenizer: Tokenizer) -> set[int]:
@@ -54,62 +96,86 @@ def generate_ids(
     prompts: Sequence[Sequence[int]],
     max_new_tokens: int,
     stops: Collection[int],
-    *,
-    use_cache: bool = True,
+    **options: Any,
 ) -> list[list[int]]:
-    """Greedy continuation of token ids, one batch, without the stop token.
+    """Continuation of token ids, all in one batch, without the stop token.
+
+    Args:
+        **options: other fields of `GenerateOptions`.
 
     Raises:
+        ConfigError: options out of range.
         ValueError: a prompt has no token.
     """
     if not all(prompts):
         raise ValueError("every prompt needs at least one token")
+    chosen = GenerateOptions(max_new_tokens=max_new_tokens, **options)
+    generators = [np.random.default_rng((chosen.seed, number)) for number in range(len(prompts))]
+    rows = _continue(prompts, model, stops, chosen, generators)
+    return [row[:-1] if row and row[-1] in stops else row for row in rows]
+
+
+def _encode_all(tokenizer: Tokenizer, prompts: Sequence[str]) -> list[list[int]]:
+    ids: list[list[int]] = []
+    problems: list[Problem] = []
+    for number, prompt in enumerate(prompts, start=1):
+        try:
+            ids.append(tokenizer.encode(prompt))
+        except DataError as error:
+            problems += [Problem(("prompt", number), problem.msg, problem.hint) for problem in error.problems]
+            continue
+        if not ids[-1]:
+            msg = "is empty, and the tokenizer puts no token in front"
+            problems.append(Problem(("prompt", number), msg, "Give at least one character."))
+    if problems:
+        raise DataError(problems)
+    return ids
+
+
+def _continue(
+    prompts: Sequence[Sequence[int]],
+    model: CausalLM,
+    stops: Collection[int],
+    options: GenerateOptions,
+    generators: Sequence[np.random.Generator],
+) -> list[list[int]]:
+    """New tokens of one batch, with the stop token that ends them."""
+    with _evaluating(model):
+        batch = Batch(model, prompts, options.use_cache)
+        if options.num_beams > 1:
+            return search_beams(batch, len(prompts), stops, options)
+        return _step_by_step(batch, stops, options, generators)
+
+
+def _step_by_step(
+    batch: Batch,
+    stops: Collection[int],
+    options: GenerateOptions,
+    generators: Sequence[np.random.Generator],
+) -> list[list[int]]:
+    rows: list[list[int]] = [[] for _ in generators]
+    for _ in range(options.max_new_tokens):
+        logits = penalized(batch.logits(), batch.texts(), options.repetition_penalty)
+        if options.do_sample:
+            pairs = zip(logits, generators, strict=True)
+            tokens = np.array([draw(probabilities(row, options), generator) for row, generator in pairs])
+        else:
+            tokens = logits.argmax(axis=-1)
+        for row, token in zip(rows, tokens, strict=True):
+            if not row or row[-1] not in stops:
+                row.append(int(token))
+        if all(row[-1] in stops for row in rows):
+            break
+        batch.append(tokens)
+    return rows
+
+
+@contextmanager
+def _evaluating(model: CausalLM) -> Iterator[None]:
     was_training = model.training
     model.eval()
     try:
-        return _greedy(_Batch(model, prompts, use_cache), len(prompts), max_new_tokens, stops)
+        yield
     finally:
         if was_training:
             model.train()
-
-
-def _greedy(batch: _Batch, rows: int, limit: int, stops: Collection[int]) -> list[list[int]]:
-    new: list[list[int]] = [[] for _ in range(rows)]
-    running = set(range(rows))
-    for _ in range(limit):
-        tokens = batch.next_tokens()
-        running -= {row for row in running if int(tokens[row]) in stops}
-        for row in running:
-            new[row].append(int(tokens[row]))
-        if not running:
-            break
-    return new
-
-
-class _Batch:
-    """Left-padded ids `[rows, columns]`, which of them are real, and how many columns the cache has seen."""
-
-    def __init__(self, model: CausalLM, prompts: Sequence[Sequence[int]], use_cache: bool) -> None:
-        columns = max(map(len, prompts))
-        self._model = model
-        self._cache = model.new_cache(len(prompts)) if use_cache else None
-        self._seen = 0
-        self._ids = np.zeros((len(prompts), columns), np.int64)
-        self._real = np.zeros((len(prompts), columns), bool)
-        for row, prompt in enumerate(prompts):
-            self._ids[row, columns - len(prompt) :] = prompt
-            self._real[row, columns - len(prompt) :] = True
-
-    def next_tokens(self) -> np.ndarray:
-        """The most likely next token of each row, which becomes a new column."""
-        positions = np.maximum(np.cumsum(self._real, axis=1) - 1, 0)  # padding does not count
-        new = slice(self._seen, None)
-        logits = self._model.next_logits(
-            self._ids[:, new], positions[:, new], self._real[:, new], self._cache
-        )
-        if self._cache is not None:
-            self._seen = self._ids.shape[1]
-        tokens = logits.argmax(axis=-1).numpy()
-        self._ids = np.concatenate([self._ids, tokens[:, None]], axis=1)
-        self._real = np.concatenate([self._real, np.ones((len(tokens), 1), bool)], axis=1)
-        return tokens
