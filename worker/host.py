@@ -34,6 +34,11 @@ class HostPresence(threading.Thread):
         self._withdrawn = threading.Event()
         self._clean_at = 0.0
 
+    @property
+    def slots(self) -> int:
+        """How many devices this host offers."""
+        return len(self._devices)
+
     def run(self) -> None:
         registered = False
         while not self._withdrawn.is_set():

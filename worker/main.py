@@ -10,8 +10,9 @@ from celery.platforms import SecurityWarning
 
 from store.attempts import host_queue
 from store.database import Database
-from store.settings import Settings, get_settings
+from store.settings import Settings
 from worker.celery_app import LAUNCH, make_app
+from worker.devices import DeviceError
 from worker.host import HostPresence
 from worker.launch import Launcher
 from worker.logformat import LOG_FORMAT
@@ -20,21 +21,20 @@ from worker.strays import kill_orphaned_trainers
 log = logging.getLogger(__name__)
 
 
-def run_worker(settings: Settings | None = None) -> None:
+def run_worker(settings: Settings) -> None:
     """Serve this host until SIGTERM or SIGINT; the jobs that run here go on without the worker.
 
-    Args:
-        settings: default: those of the environment.
-
-    Raises: DeviceError when the host does not have the devices that the settings name.
+    Raises: SystemExit when the host does not have the devices that the settings name.
     """
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     logging.getLogger("celery").setLevel(logging.WARNING)
     # Celery warns of root because of pickled messages; this worker accepts JSON alone
     warnings.simplefilter("ignore", SecurityWarning)
-    settings = settings or get_settings()
     database = Database(settings.database_url)
-    presence = HostPresence(settings, database)
+    try:
+        presence = HostPresence(settings, database)
+    except DeviceError as error:
+        raise SystemExit(str(error)) from error
     leave = threading.Event()
 
     def shut_down(**_signal: object) -> None:
@@ -49,19 +49,19 @@ def run_worker(settings: Settings | None = None) -> None:
     signals.worker_shutting_down.connect(shut_down)
     presence.start()
     try:
-        _celery_worker(app, settings).start()
+        _celery_worker(app, settings.host_name, presence.slots).start()
     finally:
         signals.worker_shutting_down.disconnect(shut_down)
         database.dispose()
 
 
-def _celery_worker(app: Celery, settings: Settings) -> Worker:
+def _celery_worker(app: Celery, host: str, slots: int) -> Worker:
     return app.Worker(
-        hostname=f"worker@{settings.host_name}",
-        queues=[host_queue(settings.host_name)],
+        hostname=f"worker@{host}",
+        queues=[host_queue(host)],
         pool="threads",
-        # a thread only waits for a runner: never fewer than there may be runners, also while some are ending
-        concurrency=64,
+        # a thread only waits for its runner, and some runners still wind down when their devices are free again
+        concurrency=2 * slots + 16,
         quiet=True,
         loglevel="INFO",
         without_gossip=True,

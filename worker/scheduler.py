@@ -20,7 +20,7 @@ from store.jobs import explain_wait, queued_jobs
 from store.leases import acquire_lease, release_lease
 from store.outbox import publish
 from store.reaper import reap
-from store.settings import Settings, get_settings
+from store.settings import Settings
 from store.tables import AttemptNode, Host, Job
 from store.wake import SCHEDULER, Listener, job_channel, wake
 from worker.celery_app import LAUNCH, make_app
@@ -32,10 +32,9 @@ ROLE_TTL_POLLS = 3
 log = logging.getLogger(__name__)
 
 
-def run_scheduler(settings: Settings | None = None) -> None:
-    """Schedule until SIGTERM or SIGINT, with the settings of the environment if none are given."""
+def run_scheduler(settings: Settings) -> None:
+    """Schedule until SIGTERM or SIGINT."""
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
-    settings = settings or get_settings()
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stopping.set())

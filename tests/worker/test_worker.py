@@ -18,8 +18,9 @@ from tests.worker.waiting import wait_until
 from worker.celery_app import LAUNCH, make_app
 from worker.launch import settings_environment
 
-SCHEDULER = "from worker.scheduler import run_scheduler; run_scheduler()"
-WORKER = "from worker.main import run_worker; run_worker()"
+SETTINGS = "from store.settings import get_settings; "
+SCHEDULER = SETTINGS + "from worker.scheduler import run_scheduler; run_scheduler(get_settings())"
+WORKER = SETTINGS + "from worker.main import run_worker; run_worker(get_settings())"
 
 LONG = {"steps": 400, "step_s": 0.05}
 
@@ -156,3 +157,13 @@ def test_a_killed_runner_is_noticed_and_its_job_resumed(bench: Bench, start: Sta
     assert "lease_lost" in [event.reason for event in bench.events(job_id, "status")]
     assert sorted(bench.metric_steps(job_id)) == list(range(1, 41))
     assert not any(is_alive(pid) for pid in pids)
+
+
+def test_a_worker_without_the_devices_that_it_shall_offer_says_so_and_ends(bench: Bench):
+    settings = bench.settings.model_copy(update={"devices": "gpu:4096"})
+    environment = os.environ | settings_environment(settings)
+    ended = subprocess.run(
+        [sys.executable, "-c", WORKER], env=environment, stderr=subprocess.PIPE, timeout=60
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.decode().startswith("devices: got 'gpu:4096', but ")
