@@ -60,7 +60,7 @@ def _celery_worker(app: Celery, host: str, slots: int) -> Worker:
         hostname=f"worker@{host}",
         queues=[host_queue(host)],
         pool="threads",
-        # a thread only waits for its runner, and some runners still wind down when their devices are free again
+        # a thread only waits for its runner, and some wind down while their devices are taken again
         concurrency=2 * slots + 16,
         quiet=True,
         loglevel="INFO",

@@ -1,10 +1,10 @@
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from store.broker import Broker
+from store.broker import Broker, ensure_broker
 from store.database import Database
 from store.settings import Settings
 from tests.worker.bench import PROGRAMS, Bench
@@ -33,6 +33,15 @@ def database(settings: Settings, migrated_sqlite: Path) -> Iterator[Database]:
     database = Database(settings.database_url)
     yield database
     database.dispose()
+
+
+@pytest.fixture
+def restart_broker(settings: Settings, broker: Broker) -> Iterator[Callable[[], None]]:
+    """Start the broker again after it was killed."""
+    restarted: list[Broker] = []
+    yield lambda: restarted.append(ensure_broker(settings.data_dir))
+    for server in restarted:
+        server.stop()
 
 
 @pytest.fixture

@@ -2,12 +2,13 @@
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
-from store.broker import Broker, ensure_broker
+from store.broker import Broker
 from store.checkpoints import RESULT, get_checkpoint, list_checkpoints
 from store.logs import LogLine
 from store.states import Status
@@ -204,14 +205,16 @@ class TestLog:
         assert bench.logs(job.id) == archived
         assert len(bench.artifacts.list(f"jobs/{job.id}/logs")) <= 10
 
-    def test_a_broker_that_is_killed_and_comes_back_costs_no_line(self, bench: Bench, broker: Broker):
+    def test_a_broker_that_is_killed_and_comes_back_costs_no_line(
+        self, bench: Bench, broker: Broker, restart_broker: Callable[[], None]
+    ):
         job_id = bench.submit({"steps": 60, "step_s": 0.05, "lines_per_step": 50})
         bench.start(job_id)
         bench.wait(job_id, lambda job: job.progress.get("step", 0) >= 5)
         os.kill(broker.pid, signal.SIGKILL)
         killed_at = bench.job(job_id).progress["step"]
         bench.wait(job_id, lambda job: job.progress["step"] >= killed_at + 10)
-        restarted = ensure_broker(bench.settings.data_dir)
+        restart_broker()
         job = bench.wait_for_end(job_id)
         assert job.status == Status.succeeded
         assert texts(bench.archived(job_id))[1:] == [
@@ -219,7 +222,6 @@ class TestLog:
         ]
         assert bench.logs(job_id) == bench.archived(job_id)
         assert bench.metric_steps(job_id) == list(range(1, 61))
-        restarted.stop()
 
     def test_without_a_broker_all_the_way_the_archive_has_everything(self, bench: Bench, broker: Broker):
         broker.stop()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from store.attempts import host_queue
-from store.broker import Broker, ensure_broker
+from store.broker import Broker
 from store.hosts import list_hosts
 from store.settings import Settings
 from store.states import TERMINAL, Status
@@ -132,7 +132,9 @@ def test_a_worker_that_ends_leaves_its_runner_at_work(bench: Bench, start: Start
     assert bench.metric_steps(job_id) == list(range(1, 201))
 
 
-def test_the_broker_may_be_killed_at_any_time(bench: Bench, start: Start, broker: Broker):
+def test_the_broker_may_be_killed_at_any_time(
+    bench: Bench, start: Start, broker: Broker, restart_broker: Callable[[], None]
+):
     start(SCHEDULER)
     start(WORKER)
     wait_until(lambda: host_accepts_jobs(bench))
@@ -140,9 +142,8 @@ def test_the_broker_may_be_killed_at_any_time(bench: Bench, start: Start, broker
     wait_until(lambda: not broker.is_alive())
     job_id = bench.submit()
     bench.wait(job_id, lambda job: job.status == Status.starting)
-    restarted = ensure_broker(bench.settings.data_dir)
+    restart_broker()
     assert bench.wait_for_end(job_id).status == Status.succeeded
-    restarted.stop()
 
 
 def test_a_killed_runner_is_noticed_and_its_job_resumed(bench: Bench, start: Start):
