@@ -6,8 +6,9 @@ Paddle; the first of these calls does, after preparing the process for CPU work 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainer.models import CausalLM
@@ -16,14 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["load_model", "load_tokenizer", "save_model"]
 
 
-def load_model(directory: str | Path, dtype: str = "float32") -> CausalLM:
+def load_model(
+    directory: str | Path, dtype: str = "float32", options: Mapping[str, Any] | None = None
+) -> CausalLM:
     """Load a model directory in Hugging Face's layout; see `trainer.models.load_model`."""
     from trainer.ops.host import import_paddle
 
     import_paddle()
     from trainer.models import load_model
 
-    return load_model(directory, dtype)
+    return load_model(directory, dtype, options)
 
 
 def save_model(model: CausalLM, directory: str | Path) -> None:

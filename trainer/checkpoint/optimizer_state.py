@@ -49,7 +49,7 @@ def save_optimizer(model: CausalLM, optimizer: paddle.optimizer.AdamW, directory
         found[_MASTER] = masters.get(weight.parameter.name)
         for kind, tensor in found.items():
             if tensor is not None:
-                turned = weight.turned(tensor) if tensor.ndim > 1 else tensor
+                turned = tensor if _is_power(kind) else weight.turned(tensor)
                 tensors[f"{name}/{kind}"] = np.ascontiguousarray(turned.astype("float32").numpy())
     save_file(tensors, directory / OPTIMIZER_FILE, metadata={"format": "np"})
 
@@ -71,11 +71,13 @@ def load_optimizer(model: CausalLM, optimizer: paddle.optimizer.AdamW, directory
             if weight.parameter.stop_gradient:
                 continue
             if f"{name}/{_MASTER}" in names:
-                masters[weight.parameter.name] = _read(file, path, name, _MASTER, weight)
-                masters[weight.parameter.name].name = _owner(weight, masters)
+                owner = weight.parameter.name
+                masters[owner] = _join(masters.get(owner), weight, _read(file, path, name, _MASTER, weight))
+                masters[owner].name = _owner(weight, masters)
             owner = _owner(weight, masters)
             for kind, theirs in _ACCUMULATORS.items():
-                state[f"{owner}_{theirs}_0"] = _read(file, path, name, kind, weight)
+                key, part = f"{owner}_{theirs}_0", _read(file, path, name, kind, weight)
+                state[key] = part if _is_power(kind) else _join(state.get(key), weight, part)
     if masters:
         state["master_weights"] = masters
     optimizer.set_state_dict(state)
@@ -87,6 +89,20 @@ def _owner(weight: Weight, masters: Mapping[str, paddle.Tensor]) -> str:
     return f"{name}_fp32_master_0" if name in masters else name
 
 
+def _is_power(kind: str) -> bool:
+    return kind.startswith("beta")
+
+
+def _join(whole: paddle.Tensor | None, weight: Weight, part: paddle.Tensor) -> paddle.Tensor:
+    """Put what lies on disk into its place in the parameter's moment, which is made for the first part."""
+    import paddle
+
+    if whole is None:
+        whole = paddle.zeros(weight.parameter.shape, "float32")
+    weight.put(part, whole)
+    return whole
+
+
 def _read(file: Any, path: Path, name: str, kind: str, weight: Weight) -> paddle.Tensor:
     import paddle
 
@@ -95,8 +111,7 @@ def _read(file: Any, path: Path, name: str, kind: str, weight: Weight) -> paddle
         array = file.get_tensor(key)
     except SafetensorError:
         raise DataError(f"{path} has no {key}, so it belongs to another model") from None
-    expected = [1] if kind.startswith("beta") else weight.disk_shape
+    expected = [1] if _is_power(kind) else weight.disk_shape
     if list(array.shape) != expected:
         raise DataError(f"{path}: {key} has shape {list(array.shape)}, the model expects {expected}")
-    tensor = paddle.to_tensor(array)
-    return weight.turned(tensor) if tensor.ndim > 1 else tensor
+    return paddle.to_tensor(array)

@@ -58,7 +58,7 @@ def finetune(config: FinetuneConfig, events: EventWriter, should_stop: StopQuest
     train_split = _load("train", config, tokenizer, events) if config.do_train else None
     dev_split = _load("dev", config, tokenizer, events) if config.do_eval else None
     collate = build_collator(config, tokenizer)
-    model = load_model(start.path if start else config.model_name_or_path)
+    model = load_model(start.path if start else config.model_name_or_path, options=_model_options(config))
     log.info(
         "%s, %.4g million parameters, on %s", model.config.model_type, count_parameters(model) / 1e6, device
     )
@@ -96,6 +96,12 @@ def _evaluate_only(
         return result | {"stopped": True}
     log_metrics(events, {"step": 0, "epoch": 0.0, **metrics})
     return result | {"metrics": write_results(output_dir, {"eval": metrics})}
+
+
+def _model_options(config: FinetuneConfig) -> dict[str, Any]:
+    """The fields of config.json that the arguments set differently."""
+    names = ("fuse_attention_qkv", "fuse_attention_ffn")
+    return {name: value for name in names if (value := getattr(config, name)) is not None}
 
 
 def _load(name: str, config: FinetuneConfig, tokenizer: Tokenizer, events: EventWriter) -> Split:

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import paddle
 from paddle import Tensor, nn
 
+from trainer.models.configuration import ModelConfig
+from trainer.models.layers import FusedLinear
 from trainer.models.weights import Weight, WeightMap
+from trainer.ops.alibi import Alibi
 from trainer.ops.attention import cached_attention, causal_attention
 from trainer.ops.kv_cache import KVCache
 from trainer.ops.linear_cross_entropy import TokenLoss, linear_cross_entropy
@@ -18,57 +21,43 @@ from trainer.ops.packing import Packing
 Attend = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 
 
+# What a family prepares once for all layers of a forward pass, such as rotary tables.
+Context = Any
+
+
 @dataclass(frozen=True)
-class ModelConfig:
-    """What code outside a family reads from its configuration; a family adds fields and defaults.
+class Stage:
+    """One step of the decoder.
 
     Attributes:
-        vocab_size: rows of the embedding.
-        hidden_size: width of the residual stream.
-        num_hidden_layers: decoder layers.
-        num_attention_heads: query heads.
-        num_key_value_heads: key and value heads; divides the query heads.
-        head_dim: width of one head, independent of hidden_size / num_attention_heads.
-        initializer_range: standard deviation of fresh weights.
-        tie_word_embeddings: the head is the embedding.
-        pad_token_id, eos_token_id, bos_token_id: token ids; a model may have several end tokens.
+        modules: paths of the modules whose parameters it uses.
+        run: `run(x, context, attend)`: hidden states `[tokens, hidden]` from those of the stage before; the
+            first one takes token ids `[tokens]`.
     """
 
-    model_type: ClassVar[str]
-
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    initializer_range: float
-    tie_word_embeddings: bool
-    pad_token_id: int | None
-    eos_token_id: int | list[int] | None
-    bos_token_id: int | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The content of config.json."""
-        raise NotImplementedError
+    modules: tuple[str, ...]
+    run: Callable[[Tensor, Context, Attend], Tensor]
 
 
 class CausalLM(nn.Layer):
     """A decoder with a language-model head.
 
-    A family implements `decode` and `head_weight`. Everywhere: `input_ids` int64 `[batch, sequence]`;
-    `position_ids` of the same shape, by default 0, 1, 2, … in each row; `attention_mask` of the same shape,
-    nonzero = real token, padding on either side. Results at padding are zero.
+    A family implements `stages` and `head_weight`, and `context` where its layers need one. Everywhere:
+    `input_ids` int64 `[batch, sequence]`; `position_ids` of the same shape, by default 0, 1, 2, … in each
+    row; `attention_mask` of the same shape, nonzero = real token, padding on either side. Results at padding
+    are zero.
 
     Attributes:
         config: the family's configuration.
         dtype: dtype of the parameters, such as "float32".
+        alibi_slopes: float32 `[heads]` when positions enter as linear biases of attention, else None.
         generation_config: content of generation_config.json; kept and written back. None when there is none.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
+        self.alibi_slopes: np.ndarray | None = None
         self.dtype: str = paddle.get_default_dtype()
         self.generation_config: dict[str, Any] | None = None
 
@@ -77,9 +66,20 @@ class CausalLM(nn.Layer):
         """The vocabulary projection, `[vocabulary, hidden]`."""
         raise NotImplementedError
 
+    def stages(self) -> list[Stage]:
+        """The decoder from token ids to final hidden states, in order. Pipelines are cut between stages."""
+        raise NotImplementedError
+
+    def context(self, positions: np.ndarray) -> Context:
+        """What all layers of one forward pass share, for tokens at `positions [tokens]`."""
+        return None
+
     def decode(self, input_ids: Tensor, positions: np.ndarray, attend: Attend) -> Tensor:
         """Final hidden states `[tokens, hidden]` of packed ids `[tokens]` at `positions [tokens]`."""
-        raise NotImplementedError
+        context, x = self.context(positions), input_ids
+        for stage in self.stages():
+            x = stage.run(x, context, attend)
+        return x
 
     def forward(
         self, input_ids: Tensor, position_ids: Tensor | None = None, attention_mask: Tensor | None = None
@@ -114,7 +114,7 @@ class CausalLM(nn.Layer):
 
     def new_cache(self, batch: int) -> KVCache:
         """An empty cache for `next_logits`."""
-        return KVCache(batch, self.config.num_hidden_layers, self.config.head_dim)
+        return KVCache(batch, self.config.num_hidden_layers, self.config.head_dim, self.alibi_slopes)
 
     @paddle.no_grad()
     def next_logits(
@@ -133,7 +133,7 @@ class CausalLM(nn.Layer):
             masks = paddle.to_tensor(positions), paddle.to_tensor(real.astype(np.int64))
             hidden = self.hidden_states(paddle.to_tensor(ids), *masks)
             return self._logits(hidden[:, -1])
-        cache.extend(real)
+        cache.extend(real, positions)
 
         def attend(q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:
             return cached_attention(q, k, v, layer, cache)
@@ -142,12 +142,13 @@ class CausalLM(nn.Layer):
         return self._logits(hidden.reshape([batch, new, -1])[:, -1])
 
     def parameter_names(self) -> WeightMap:
-        """Every parameter by its Hugging Face name."""
-        linear = {name for name, layer in self.named_sublayers() if isinstance(layer, nn.Linear)}
+        """Every tensor of the files by its Hugging Face name."""
+        layers = dict(self.named_sublayers())
         weights = {}
         for name, parameter in self.named_parameters():
             owner, _, kind = name.rpartition(".")
-            weights[name] = Weight(name, parameter, transposed=owner in linear and kind == "weight")
+            for weight in _weights(owner, kind, layers.get(owner), parameter):
+                weights[weight.name] = weight
         return weights
 
     def hf_state(self) -> Iterator[tuple[str, Tensor]]:
@@ -156,14 +157,27 @@ class CausalLM(nn.Layer):
             yield name, weight.turned(weight.parameter)
 
     def _decode_packed(self, input_ids: Tensor, packing: Packing) -> Tensor:
-        config = self.config
+        heads = self.config.num_attention_heads, self.config.num_key_value_heads
+        dropout = self.config.attention_dropout if self.training else 0.0
+        alibi = None if self.alibi_slopes is None else Alibi(self.alibi_slopes, packing.positions)
 
         def attend(q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:
-            return causal_attention(
-                q, k, v, packing.lengths, config.num_attention_heads, config.num_key_value_heads
-            )
+            return causal_attention(q, k, v, packing.lengths, *heads, alibi=alibi, dropout=dropout)
 
         return self.decode(packing.pack(input_ids), packing.positions, attend)
 
     def _logits(self, hidden: Tensor) -> Tensor:
         return paddle.matmul(hidden, self.head_weight, transpose_y=True).astype("float32")
+
+
+def _weights(owner: str, kind: str, layer: nn.Layer | None, parameter: Tensor) -> Iterator[Weight]:
+    """The tensors of the files that the parameter `kind` of the module `owner` holds."""
+    transposed = isinstance(layer, nn.Linear) and kind == "weight"
+    if not isinstance(layer, FusedLinear):
+        yield Weight(f"{owner}.{kind}", parameter, transposed)
+        return
+    place = owner.rpartition(".")[0]
+    start = 0
+    for part, outputs in layer.parts.items():
+        yield Weight(f"{place}.{part}.{kind}", parameter, transposed, (start, start + outputs))
+        start += outputs

@@ -12,6 +12,8 @@ import paddle.nn.functional as functional
 from paddle import Tensor
 from paddle.autograd import PyLayer
 
+from trainer.ops.finite import mark_failures
+
 ROWS_PER_CHUNK = 512
 _UNLIKELY = 1e-20
 
@@ -67,7 +69,7 @@ def _evaluate(hidden: Tensor, weight: Tensor, labels: Tensor) -> tuple[Tensor, i
         probabilities = functional.softmax_(logits, axis=-1)
         of_targets = paddle.take_along_axis(probabilities, targets.unsqueeze(1), axis=1).reshape([-1])
         total = total + _total_loss(of_targets, rows, weight, targets)
-    return total, correct
+    return mark_failures(total, hidden, weight), correct
 
 
 class _LinearCrossEntropy(PyLayer):
@@ -89,7 +91,7 @@ class _LinearCrossEntropy(PyLayer):
         if grad_weight is not None:
             grad_weight = grad_weight.astype(weight.dtype)
         ctx.gradients = (paddle.concat(grad_hidden) if grad_hidden else None), grad_weight
-        return total
+        return mark_failures(total, hidden, weight)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -113,7 +115,7 @@ def _total_loss(of_targets: Tensor, rows: Tensor, weight: Tensor, targets: Tenso
     """Sum of -log(probability of the target).
 
     Paddle's softmax and cross entropy cut off at a distance of 64 from the largest logit on CPU, so targets
-    as unlikely as that are computed once more by log-sum-exp.
+    as unlikely as that are computed once more by log-sum-exp. What is not finite is told by `mark_failures`.
     """
     is_unlikely = of_targets < _UNLIKELY
     unlikely = paddle.nonzero(is_unlikely).reshape([-1])

@@ -281,7 +281,6 @@ def test_what_would_change_the_result_is_refused_with_a_reason(read: Read, name:
         ("use_flash_attention", True),
         ("disable_tqdm", False),
         ("sharding", "stage2"),
-        ("fuse_attention_qkv", True),
         ("lora_rank", 64),
         ("max_seq_length", 512),
         ("unified_checkpoint_config", "async_save"),
@@ -310,7 +309,6 @@ def test_what_changes_nothing_is_accepted_with_a_warning_that_says_why(
         ("count_trained_tokens", True),
         ("report_to", "none"),
         ("device", "cpu"),
-        ("fuse_attention_ffn", False),
     ],
 )
 def test_what_happens_anyway_needs_no_word(read: Read, name: str, value: Any) -> None:

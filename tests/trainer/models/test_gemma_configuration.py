@@ -46,7 +46,7 @@ def test_both_names_of_the_activation_mean_the_tanh_form(name: str):
 
 def test_every_wrong_value_is_named_at_once():
     found = refused(
-        hidden_size=0, vocab_size="many", rms_norm_eps="small", attention_dropout=0.1, hidden_act="relu"
+        hidden_size=0, vocab_size="many", rms_norm_eps="small", attention_dropout=1.0, hidden_act="relu"
     )
     assert found.keys() == {"hidden_size", "vocab_size", "rms_norm_eps", "attention_dropout", "hidden_act"}
 

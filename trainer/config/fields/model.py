@@ -6,9 +6,6 @@ from trainer.config.fields.base import FieldGroup
 from trainer.config.standing import REQUIRED, later, no_effect, refused, setting
 from trainer.config.values import Flag, PathText, Real, Text, Whole
 
-FUSION = no_effect(
-    "the model picks its own fusion of matrices; weights on disk are the same either way", (False,)
-)
 QLORA = no_effect("it belongs to weight_quantize_algo, which is not available in this version")
 AISTUDIO = no_effect("it belongs to save_to_aistudio and from_aistudio, which this service does not have")
 LONG_CONTEXT = no_effect("it belongs to use_long_sequence_strategies, which is not available in this version")
@@ -25,10 +22,13 @@ class ModelFields(FieldGroup):
     )
     tokenizer_name_or_path: PathText | None = setting(None, "Folder of the tokenizer; unset: the model's.")
     fuse_attention_qkv: Flag | None = setting(
-        None, "Keep the query, key and value matrices as one; unset: as the model says.", FUSION
+        None,
+        "Keep Gemma's query, key and value matrices as one in memory (BLOOM's always are); unset: as the"
+        " model says. Files do not change.",
     )
     fuse_attention_ffn: Flag | None = setting(
-        None, "Keep the gate and up matrices as one; unset: as the model says.", FUSION
+        None,
+        "Keep Gemma's gate and up matrices as one in memory; unset: as the model says. Files do not change.",
     )
     weight_quantize_algo: Literal["weight_only_int8", "weight_only_int4", "nf4", "fp4"] | None = setting(
         None, "Freeze the base model in this quantized form (QLoRA).", later("quantized base models")

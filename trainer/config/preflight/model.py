@@ -12,7 +12,15 @@ from trainer.config.values import show
 
 MODEL = "model_name_or_path"
 TOKENIZER = "tokenizer_name_or_path"
-MODEL_TYPES = ("gemma",)
+MODEL_TYPES = ("gemma", "bloom")
+# Sizes that have no default, each with the names it may have in config.json.
+NEEDED = {
+    "bloom": (
+        ("hidden_size", "n_embed", "n_embd"),
+        ("n_layer", "num_hidden_layers"),
+        ("n_head", "num_attention_heads"),
+    )
+}
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model")
@@ -107,12 +115,17 @@ def _json_object(path: Path) -> dict[str, Any]:
 
 
 def _model_type(path: Path) -> str:
-    model_type = _json_object(path).get("model_type")
+    content = _json_object(path)
+    model_type = content.get("model_type")
     if model_type not in MODEL_TYPES:
         raise _FolderError(
             f"model_type: got {show(model_type)}, expected {' or '.join(MODEL_TYPES)}",
-            "This version trains Gemma models.",
+            "This version trains Gemma and BLOOM models.",
         )
+    missing = [names[0] for names in NEEDED.get(model_type, ()) if not content.keys() & set(names)]
+    if missing:
+        msg = f"config.json lacks {', '.join(missing)}, and there is no size that could be meant"
+        raise _FolderError(msg, "Copy the config.json that belongs to the weights.")
     return model_type
 
 

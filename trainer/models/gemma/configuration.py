@@ -1,15 +1,17 @@
 """What a Gemma `config.json` says."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 from trainer.config.problems import DataError, Problem
-from trainer.models.base import ModelConfig
+from trainer.models.configuration import ModelConfig, config_problem, value_problems
 
 # All of them mean the tanh form: "gelu" is what the first published files say, and they mean the tanh form
 # too.
 _TANH_GELU = ("gelu", "gelu_pytorch_tanh", "gelu_new")
+# PaddleNLP's switches; other tools do not know them, so they are written only when they are on.
+_SWITCHES = ("alibi", "fuse_attention_qkv", "fuse_attention_ffn")
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,9 @@ class GemmaConfig(ModelConfig):
         rms_norm_eps: added to the mean square.
         rope_theta: base of the rotary frequencies.
         attention_bias: biases on the four attention projections.
+        alibi: positions enter as linear biases of attention and not as rotations.
+        fuse_attention_qkv: query, key and value projections are one matrix in memory. Files do not change.
+        fuse_attention_ffn: so are the gate and up projections.
         extra: fields of the file that have no meaning here; written back as they came.
     """
 
@@ -45,6 +50,10 @@ class GemmaConfig(ModelConfig):
     tie_word_embeddings: bool = True
     rope_theta: float = 10000.0
     attention_bias: bool = False
+    attention_dropout: float = 0.0
+    alibi: bool = False
+    fuse_attention_qkv: bool = False
+    fuse_attention_ffn: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -72,46 +81,36 @@ class GemmaConfig(ModelConfig):
         """The content of a config.json that Hugging Face tools read."""
         known = asdict(self)
         extra = known.pop("extra")
+        for name in _SWITCHES:
+            if not known[name]:
+                del known[name]
         return {"architectures": ["GemmaForCausalLM"], "model_type": self.model_type, **known, **extra}
 
 
 def _value_problems(known: Mapping[str, Any]) -> list[Problem]:
     """Numbers that are none, and sizes that do not fit together."""
-    values = {item.name: known.get(item.name, item.default) for item in fields(GemmaConfig)}
-    problems = []
-    for item in fields(GemmaConfig):
-        value = values[item.name]
-        if item.type is int and (type(value) is not int or value < 1):
-            problems.append(_problem(item.name, f"got {value!r}, expected a whole number of at least 1"))
-        if item.type is float and (type(value) not in (int, float) or not value >= 0):
-            problems.append(_problem(item.name, f"got {value!r}, expected a number that is not negative"))
-        if item.type is bool and type(value) is not bool:
-            problems.append(_problem(item.name, f"got {value!r}, expected true or false"))
+    problems = list(value_problems(GemmaConfig, known))
     if problems:
         return problems
+    values = {item.name: known.get(item.name, item.default) for item in fields(GemmaConfig)}
     heads, kv_heads = values["num_attention_heads"], values["num_key_value_heads"]
     if heads % kv_heads:
         expected = f"expected a divisor of num_attention_heads ({heads})"
-        problems.append(_problem("num_key_value_heads", f"got {kv_heads}, {expected}"))
-    if values["head_dim"] % 2:
-        problems.append(_problem("head_dim", f"got {values['head_dim']}, expected an even number"))
+        problems.append(config_problem("num_key_value_heads", f"got {kv_heads}, {expected}"))
+    if values["head_dim"] % 2 and not values["alibi"]:
+        msg = f"got {values['head_dim']}, expected an even number"
+        problems.append(config_problem("head_dim", msg))
     return problems
 
 
-def _unsupported(known: Mapping[str, Any], extra: Mapping[str, Any]) -> list[Problem]:
-    problems = []
+def _unsupported(known: Mapping[str, Any], extra: Mapping[str, Any]) -> Iterator[Problem]:
     activation = extra.get("hidden_activation") or known.get("hidden_act", GemmaConfig.hidden_act)
     if activation not in _TANH_GELU:
-        problems.append(_problem("hidden_act", f"got {activation!r}, expected 'gelu_pytorch_tanh'"))
+        yield config_problem("hidden_act", f"got {activation!r}, expected 'gelu_pytorch_tanh'")
     rotary = extra.get("rope_parameters") or {}
     scaling = extra.get("rope_scaling") or extra.get("rope_scaling_type")
     if scaling or rotary.get("rope_type", "default") != "default":
-        problems.append(_problem("rope_scaling", f"got {scaling or rotary}, expected none"))
-    for name in ("alibi", "attention_dropout", "use_bidirectional_attention"):
-        if extra.get(name):
-            problems.append(_problem(name, f"got {extra[name]!r}, expected it to be off"))
-    return problems
-
-
-def _problem(name: str, msg: str) -> Problem:
-    return Problem(("model_name_or_path", "config.json", name), msg, "Use a model whose config.json says so.")
+        yield config_problem("rope_scaling", f"got {scaling or rotary}, expected none")
+    if bidirectional := extra.get("use_bidirectional_attention"):
+        msg = f"got {bidirectional!r}, expected it to be off"
+        yield config_problem("use_bidirectional_attention", msg)

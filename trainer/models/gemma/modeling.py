@@ -11,14 +11,16 @@ import numpy as np
 import paddle
 from paddle import Tensor, nn
 
-from trainer.models.base import Attend, CausalLM
+from trainer.models.base import Attend, CausalLM, Stage
 from trainer.models.gemma.configuration import GemmaConfig
+from trainer.models.layers import ZERO, FusedLinear, Head, Linear, embedding
+from trainer.ops.alibi import alibi_slopes
 from trainer.ops.geglu import geglu
 from trainer.ops.rms_norm import rms_norm
 from trainer.ops.rope import RotaryTable, rotary_tables, rotate
 
-# Fresh parameters are zero until weights are loaded or drawn, so that nothing is drawn in vain.
-_ZERO = nn.initializer.Constant(0.0)
+# Tables for queries and for keys; None when positions enter as biases.
+Rotary = tuple[RotaryTable, ...] | None
 
 
 class GemmaRMSNorm(nn.Layer):
@@ -26,7 +28,7 @@ class GemmaRMSNorm(nn.Layer):
 
     def __init__(self, config: GemmaConfig) -> None:
         super().__init__()
-        self.weight = self.create_parameter([config.hidden_size], default_initializer=_ZERO)
+        self.weight = self.create_parameter([config.hidden_size], default_initializer=ZERO)
         self._epsilon = config.rms_norm_eps
 
     def forward(self, x: Tensor) -> Tensor:
@@ -34,24 +36,30 @@ class GemmaRMSNorm(nn.Layer):
 
 
 class GemmaAttention(nn.Layer):
-    """Grouped-query attention with rotary positions."""
+    """Grouped-query attention."""
 
     def __init__(self, config: GemmaConfig, index: int) -> None:
         super().__init__()
         hidden, bias = config.hidden_size, config.attention_bias
         width = config.num_attention_heads * config.head_dim
         kv_width = config.num_key_value_heads * config.head_dim
-        self.q_proj = _linear(hidden, width, bias)
-        self.k_proj = _linear(hidden, kv_width, bias)
-        self.v_proj = _linear(hidden, kv_width, bias)
-        self.o_proj = _linear(width, hidden, bias)
+        self._fused = config.fuse_attention_qkv
+        if self._fused:
+            parts = {"q_proj": width, "k_proj": kv_width, "v_proj": kv_width}
+            self.qkv_proj = FusedLinear(hidden, parts, bias)
+        else:
+            self.q_proj = Linear(hidden, width, bias)
+            self.k_proj = Linear(hidden, kv_width, bias)
+            self.v_proj = Linear(hidden, kv_width, bias)
+        self.o_proj = Linear(width, hidden, bias)
         self._index = index
 
-    def forward(self, x: Tensor, rotary: tuple[RotaryTable, ...], attend: Attend) -> Tensor:
-        query_rotary, key_rotary = rotary
-        q = rotate(self.q_proj(x), query_rotary)
-        k = rotate(self.k_proj(x), key_rotary)
-        return self.o_proj(attend(q, k, self.v_proj(x), self._index))
+    def forward(self, x: Tensor, rotary: Rotary, attend: Attend) -> Tensor:
+        q, k, v = self.qkv_proj(x) if self._fused else (self.q_proj(x), self.k_proj(x), self.v_proj(x))
+        if rotary is not None:
+            query_rotary, key_rotary = rotary
+            q, k = rotate(q, query_rotary), rotate(k, key_rotary)
+        return self.o_proj(attend(q, k, v, self._index))
 
 
 class GemmaMLP(nn.Layer):
@@ -60,12 +68,17 @@ class GemmaMLP(nn.Layer):
     def __init__(self, config: GemmaConfig) -> None:
         super().__init__()
         hidden, inner = config.hidden_size, config.intermediate_size
-        self.gate_proj = _linear(hidden, inner)
-        self.up_proj = _linear(hidden, inner)
-        self.down_proj = _linear(inner, hidden)
+        self._fused = config.fuse_attention_ffn
+        if self._fused:
+            self.gate_up_fused_proj = FusedLinear(hidden, {"gate_proj": inner, "up_proj": inner})
+        else:
+            self.gate_proj = Linear(hidden, inner)
+            self.up_proj = Linear(hidden, inner)
+        self.down_proj = Linear(inner, hidden)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(geglu(self.gate_proj(x), self.up_proj(x)))
+        gate, up = self.gate_up_fused_proj(x) if self._fused else (self.gate_proj(x), self.up_proj(x))
+        return self.down_proj(geglu(gate, up))
 
 
 class GemmaLayer(nn.Layer):
@@ -78,38 +91,19 @@ class GemmaLayer(nn.Layer):
         self.post_attention_layernorm = GemmaRMSNorm(config)
         self.mlp = GemmaMLP(config)
 
-    def forward(self, x: Tensor, rotary: tuple[RotaryTable, ...], attend: Attend) -> Tensor:
+    def forward(self, x: Tensor, rotary: Rotary, attend: Attend) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), rotary, attend)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
 class GemmaDecoder(nn.Layer):
-    """Embedding, layers and the final norm."""
+    """Embedding, layers and the final norm, under the names of the files."""
 
     def __init__(self, config: GemmaConfig) -> None:
         super().__init__()
-        zero = paddle.ParamAttr(initializer=_ZERO)
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size, weight_attr=zero)
+        self.embed_tokens = embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.LayerList([GemmaLayer(config, index) for index in range(config.num_hidden_layers)])
         self.norm = GemmaRMSNorm(config)
-        # The factor is rounded to the compute dtype, as in the reference implementation.
-        self._embedding_scale = float(paddle.to_tensor(math.sqrt(config.hidden_size), self._dtype))
-
-    def forward(self, input_ids: Tensor, rotary: tuple[RotaryTable, ...], attend: Attend) -> Tensor:
-        hidden = self.embed_tokens(input_ids) * self._embedding_scale
-        for layer in self.layers:
-            hidden = layer(hidden, rotary, attend)
-        return self.norm(hidden)
-
-
-class GemmaHead(nn.Layer):
-    """A head that is not the embedding: `[vocabulary, hidden]`, like the embedding."""
-
-    def __init__(self, config: GemmaConfig) -> None:
-        super().__init__()
-        self.weight = self.create_parameter(
-            [config.vocab_size, config.hidden_size], default_initializer=_ZERO
-        )
 
 
 class Gemma(CausalLM):
@@ -121,19 +115,30 @@ class Gemma(CausalLM):
         super().__init__(config)
         self.model = GemmaDecoder(config)
         if not config.tie_word_embeddings:
-            self.lm_head = GemmaHead(config)
+            self.lm_head = Head(config.vocab_size, config.hidden_size)
+        if config.alibi:
+            self.alibi_slopes = alibi_slopes(config.num_attention_heads)
+        # The factor is rounded to the compute dtype, as in the reference implementation.
+        self._embedding_scale = float(paddle.to_tensor(math.sqrt(config.hidden_size), self.dtype))
 
     @property
     def head_weight(self) -> Tensor:
         return (self.model.embed_tokens if self.config.tie_word_embeddings else self.lm_head).weight
 
-    def decode(self, input_ids: Tensor, positions: np.ndarray, attend: Attend) -> Tensor:
+    def stages(self) -> list[Stage]:
+        layers = [Stage((f"model.layers.{index}",), layer) for index, layer in enumerate(self.model.layers)]
+        return [
+            Stage(("model.embed_tokens",), lambda ids, *_: self._embed(ids)),
+            *layers,
+            Stage(("model.norm",), lambda x, *_: self.model.norm(x)),
+        ]
+
+    def context(self, positions: np.ndarray) -> Rotary:
         config = self.config
+        if config.alibi:
+            return None
         heads = config.num_attention_heads, config.num_key_value_heads
-        rotary = rotary_tables(positions, config.head_dim, config.rope_theta, heads, self.head_weight.dtype)
-        return self.model(input_ids, rotary, attend)
+        return rotary_tables(positions, config.head_dim, config.rope_theta, heads, self.head_weight.dtype)
 
-
-def _linear(inputs: int, outputs: int, bias: bool = False) -> nn.Linear:
-    zero = paddle.ParamAttr(initializer=_ZERO)
-    return nn.Linear(inputs, outputs, weight_attr=zero, bias_attr=zero if bias else False)
+    def _embed(self, ids: Tensor) -> Tensor:
+        return self.model.embed_tokens(ids) * self._embedding_scale

@@ -1,0 +1,119 @@
+"""BLOOM's decoder: pre-norm layers of attention with linear biases and a GELU MLP.
+
+h = norm(E[ids]); for every layer h += dense(attention(norm(h))), h += mlp(norm(h)); logits = norm(h) E^T in
+float32. Every linear layer and norm has a bias. Modules and parameters bear the names of the Hugging Face
+files. Inside, everything is packed tokens `[tokens, width]`.
+
+Dropouts act in training only. They draw from Paddle's generator, which the training loop seeds before every
+step, so a step draws the same numbers in every run; they are drawn for real tokens in the order of the batch,
+so padding does not change them, and other micro-batches do.
+"""
+
+import paddle
+import paddle.nn.functional as functional
+from paddle import Tensor, nn
+
+from trainer.models.base import Attend, CausalLM, Stage
+from trainer.models.bloom.configuration import BloomConfig
+from trainer.models.layers import Head, Linear, embedding
+from trainer.ops.alibi import alibi_slopes
+
+
+class BloomAttention(nn.Layer):
+    """Attention whose fused projection gives, head by head, query, key and value."""
+
+    def __init__(self, config: BloomConfig, index: int) -> None:
+        super().__init__()
+        hidden = config.hidden_size
+        self.query_key_value = Linear(hidden, 3 * hidden, bias=True)
+        self.dense = Linear(hidden, hidden, bias=True)
+        self._heads = config.num_attention_heads
+        self._index = index
+
+    def forward(self, x: Tensor, attend: Attend) -> Tensor:
+        tokens, hidden = x.shape
+        fused = self.query_key_value(x).reshape([tokens, self._heads, 3, -1])
+        q, k, v = (part.reshape([tokens, hidden]) for part in paddle.unbind(fused, axis=2))
+        return self.dense(attend(q, k, v, self._index))
+
+
+class BloomMLP(nn.Layer):
+    """Four times as wide inside, with the tanh form of GELU."""
+
+    def __init__(self, config: BloomConfig) -> None:
+        super().__init__()
+        hidden = config.hidden_size
+        self.dense_h_to_4h = Linear(hidden, 4 * hidden, bias=True)
+        self.dense_4h_to_h = Linear(4 * hidden, hidden, bias=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dense_4h_to_h(functional.gelu(self.dense_h_to_4h(x), approximate=True))
+
+
+class BloomLayer(nn.Layer):
+    """One decoder layer."""
+
+    def __init__(self, config: BloomConfig, index: int) -> None:
+        super().__init__()
+        self.input_layernorm = _layer_norm(config)
+        self.self_attention = BloomAttention(config, index)
+        self.post_attention_layernorm = _layer_norm(config)
+        self.mlp = BloomMLP(config)
+        self._residual_is_normal = config.apply_residual_connection_post_layernorm
+        self._dropout = config.hidden_dropout
+
+    def forward(self, x: Tensor, context: None, attend: Attend) -> Tensor:
+        normal = self.input_layernorm(x)
+        x = self._add(x, normal, self.self_attention(normal, attend))
+        normal = self.post_attention_layernorm(x)
+        return self._add(x, normal, self.mlp(normal))
+
+    def _add(self, x: Tensor, normal: Tensor, out: Tensor) -> Tensor:
+        if self._dropout > 0.0:
+            out = functional.dropout(out, self._dropout, training=self.training)
+        return (normal if self._residual_is_normal else x) + out
+
+
+class BloomDecoder(nn.Layer):
+    """Embedding, layers and the final norm, under the names of the files."""
+
+    def __init__(self, config: BloomConfig) -> None:
+        super().__init__()
+        self.word_embeddings = embedding(config.vocab_size, config.hidden_size)
+        self.word_embeddings_layernorm = _layer_norm(config)
+        self.h = nn.LayerList([BloomLayer(config, index) for index in range(config.num_hidden_layers)])
+        self.ln_f = _layer_norm(config)
+
+
+class Bloom(CausalLM):
+    """BLOOM with its language-model head; see `CausalLM` for how it is called."""
+
+    config: BloomConfig
+
+    def __init__(self, config: BloomConfig) -> None:
+        super().__init__(config)
+        self.transformer = BloomDecoder(config)
+        if not config.tie_word_embeddings:
+            self.lm_head = Head(config.vocab_size, config.hidden_size)
+        self.alibi_slopes = alibi_slopes(config.num_attention_heads)
+
+    @property
+    def head_weight(self) -> Tensor:
+        tied = self.config.tie_word_embeddings
+        return (self.transformer.word_embeddings if tied else self.lm_head).weight
+
+    def stages(self) -> list[Stage]:
+        first = ("transformer.word_embeddings", "transformer.word_embeddings_layernorm")
+        layers = [Stage((f"transformer.h.{index}",), layer) for index, layer in enumerate(self.transformer.h)]
+        return [
+            Stage(first, lambda ids, *_: self._embed(ids)),
+            *layers,
+            Stage(("transformer.ln_f",), lambda x, *_: self.transformer.ln_f(x)),
+        ]
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        return self.transformer.word_embeddings_layernorm(self.transformer.word_embeddings(ids))
+
+
+def _layer_norm(config: BloomConfig) -> nn.LayerNorm:
+    return nn.LayerNorm(config.hidden_size, epsilon=config.layer_norm_epsilon)

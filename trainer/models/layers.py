@@ -1,0 +1,53 @@
+"""Layers that families share. Fresh parameters are zero until weights are loaded or drawn, so that nothing is
+drawn in vain.
+"""
+
+from collections.abc import Mapping
+
+import paddle
+from paddle import Tensor, nn
+
+from trainer.ops.bias import add_bias
+
+ZERO = nn.initializer.Constant(0.0)
+
+
+class Linear(nn.Linear):
+    """A linear layer on packed tokens `[tokens, inputs]`; its weight is `[inputs, outputs]`."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = False) -> None:
+        zero = paddle.ParamAttr(initializer=ZERO)
+        super().__init__(inputs, outputs, weight_attr=zero, bias_attr=zero if bias else False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = paddle.matmul(x, self.weight)
+        return out if self.bias is None else add_bias(out, self.bias)
+
+
+class FusedLinear(Linear):
+    """Several linear layers with the same input as one matrix; files store them apart.
+
+    Attributes:
+        parts: name of each of them, a sibling of this layer in the files, and its number of outputs.
+    """
+
+    def __init__(self, inputs: int, parts: Mapping[str, int], bias: bool = False) -> None:
+        super().__init__(inputs, sum(parts.values()), bias)
+        self.parts = dict(parts)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+        """The outputs of each part."""
+        return tuple(paddle.split(super().forward(x), list(self.parts.values()), axis=1))
+
+
+def embedding(vocab_size: int, width: int) -> nn.Embedding:
+    """A token embedding, `[vocabulary, width]`."""
+    return nn.Embedding(vocab_size, width, weight_attr=paddle.ParamAttr(initializer=ZERO))
+
+
+class Head(nn.Layer):
+    """A vocabulary projection that is not the embedding: `[vocabulary, width]`, like the embedding."""
+
+    def __init__(self, vocab_size: int, width: int) -> None:
+        super().__init__()
+        self.weight = self.create_parameter([vocab_size, width], default_initializer=ZERO)
