@@ -10,6 +10,8 @@ from tokenizers import Tokenizer as JsonTokenizer
 
 from trainer.tokenizers.settings import TokenizerSettings
 
+Span = tuple[int, int]
+
 
 class Engine(Protocol):
     """What a tokenizer library does for us.
@@ -31,6 +33,10 @@ class Engine(Protocol):
 
     def encode(self, text: str, allow_special: bool) -> list[int]:
         """Ids of a text; special tokens inside it are read as such only when allowed."""
+        ...
+
+    def encode_with_offsets(self, text: str, allow_special: bool) -> tuple[list[int], list[Span]]:
+        """The ids of `encode` and the characters that each token covers."""
         ...
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
@@ -94,6 +100,23 @@ class SentencePieceEngine:
                 ids.extend(self._processor.encode(part))
         return ids
 
+    def encode_with_offsets(self, text: str, allow_special: bool) -> tuple[list[int], list[Span]]:
+        """The ids of `encode` and the characters that each token covers."""
+        splitter = self._special_splitter if allow_special else self._splitter
+        ids: list[int] = []
+        spans: list[Span] = []
+        start = 0
+        for place, part in enumerate(splitter.split(text) if splitter else [text]):
+            if place % 2:
+                ids.append(self._ids[part])
+                spans.append((start, start + len(part)))
+            elif part:
+                found = self._processor.encode(part, return_type="offset_mapping")
+                ids.extend(found["ids"])
+                spans.extend((start + first, start + end) for first, end in _widened(found["offsets"]))
+            start += len(part)
+        return ids, spans
+
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
         """The text of ids; ids without a token give nothing."""
         parts: list[str] = []
@@ -130,9 +153,23 @@ class JsonEngine:
         tokenizer = self._parsing if allow_special else self._plain
         return tokenizer.encode(text, add_special_tokens=False).ids
 
+    def encode_with_offsets(self, text: str, allow_special: bool) -> tuple[list[int], list[Span]]:
+        """The ids of `encode` and the characters that each token covers."""
+        tokenizer = self._parsing if allow_special else self._plain
+        encoding = tokenizer.encode(text, add_special_tokens=False)
+        return encoding.ids, encoding.offsets
+
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
         """The text of ids; ids without a token give nothing."""
         return self._plain.decode(list(ids), skip_special_tokens=skip_special_tokens)
+
+
+def _widened(spans: Sequence[Span]) -> list[Span]:
+    """The library gives a character's place to the last of its bytes only; here all of them have it."""
+    widened: list[Span] = []
+    for first, end in reversed(spans):
+        widened.append(widened[-1] if first == end and widened else (first, end))
+    return widened[::-1]
 
 
 def _guarded(model: bytes, special_tokens: Collection[str]) -> bytes:

@@ -29,6 +29,7 @@ class TokenizerSettings:
         add_bos, add_eos: whether `encode` puts BOS in front and EOS behind.
         padding_side: "left" or "right".
         chat_template: Jinja source of the chat format.
+        kind: name of the class that other tools load it with, such as "BloomTokenizer".
     """
 
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -38,6 +39,7 @@ class TokenizerSettings:
     add_eos: bool | None = None
     padding_side: str = "left"
     chat_template: str | None = None
+    kind: str | None = None
 
 
 def read_settings(directory: Path) -> TokenizerSettings:
@@ -70,6 +72,7 @@ def read_settings(directory: Path) -> TokenizerSettings:
         add_eos=config.get("add_eos_token"),
         padding_side=config.get("padding_side") or "left",
         chat_template=_chat_template(directory, config),
+        kind=config.get("tokenizer_class"),
     )
 
 

@@ -139,7 +139,7 @@ class TestFiles:
         assert load_tokenizer(tmp_path / "saved").encode("boat") == tokenizer.encode("boat")
 
     def test_a_directory_without_a_tokenizer_is_refused(self, tmp_path: Path):
-        with pytest.raises(DataError, match=r"neither tokenizer\.json nor tokenizer\.model"):
+        with pytest.raises(DataError, match=r"neither tokenizer\.json nor tokenizer\.model nor vocab\.json"):
             load_tokenizer(tmp_path)
 
     @pytest.mark.parametrize("name", ["tokenizer.model", "tokenizer.json", "tokenizer_config.json"])
