@@ -23,10 +23,28 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return e / e.sum(-1, keepdims=True)
 
 
+def alibi_slopes(heads: int) -> np.ndarray:
+    """As the paper's own code builds them: every other slope of twice the power of two fills up."""
+    power = 2 ** int(np.floor(np.log2(heads)))
+    slopes = [2.0 ** (-8.0 * (head + 1) / power) for head in range(power)]
+    slopes += [2.0 ** (-8.0 * (head + 1) / (2 * power)) for head in range(0, 2 * (heads - power), 2)]
+    return np.array(slopes)
+
+
 def attention(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, lengths: tuple[int, ...], heads: int, kv_heads: int
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    lengths: tuple[int, ...],
+    heads: int,
+    kv_heads: int,
+    positions: np.ndarray | None = None,
+    kept: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Token by token and head by head."""
+    """Token by token and head by head; with positions, biased by the distance from key to query.
+
+    kept: `[heads, tokens, tokens]`, what the weights are multiplied by.
+    """
     head_dim = q.shape[1] // heads
     out = np.zeros_like(q)
     start = 0
@@ -35,8 +53,14 @@ def attention(
             for head in range(heads):
                 shared = head // (heads // kv_heads)
                 mine, theirs = (slice(n * head_dim, (n + 1) * head_dim) for n in (head, shared))
-                scores = k[start : token + 1, theirs] @ q[token, mine] / np.sqrt(head_dim)
-                out[token, mine] = softmax(scores) @ v[start : token + 1, theirs]
+                seen = slice(start, token + 1)
+                scores = k[seen, theirs] @ q[token, mine] / np.sqrt(head_dim)
+                if positions is not None:
+                    scores = scores + alibi_slopes(heads)[head] * (positions[seen] - positions[token])
+                weights = softmax(scores)
+                if kept is not None:
+                    weights = weights * kept[head, token, seen]
+                out[token, mine] = weights @ v[seen, theirs]
         start += length
     return out
 

@@ -66,3 +66,14 @@ def test_an_impossible_label_has_its_large_loss():
 def test_the_same_inputs_give_the_same_bits():
     labels = np.random.default_rng(0).integers(-1, 300, 700)
     assert_deterministic(lambda h, w: total(h, w, labels), arrays((700, 48), (300, 48)))
+
+
+@pytest.mark.parametrize("broken", [0, 1])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_what_is_not_finite_is_not_hidden_by_softmax(broken: int, value: float, recorded: bool):
+    inputs = arrays((len(LABELS), 4), (64, 4))
+    inputs[broken][0, 1] = value
+    hidden, weight = (paddle.to_tensor(x.astype("float32"), stop_gradient=not recorded) for x in inputs)
+    with paddle.set_grad_enabled(recorded):
+        assert not np.isfinite(float(total(hidden, weight)))
