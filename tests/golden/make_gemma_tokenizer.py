@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.golden.texts import TEXTS  # noqa: E402
-from trainer.tools.tiny_model import DEFAULT_TEXT, write_tokenizer  # noqa: E402
+from trainer.tools.tiny_model import DEFAULT_TEXT  # noqa: E402
+from trainer.tools.tiny_sentencepiece import write_sentencepiece  # noqa: E402
 
 SPECIAL_TEXTS = [
     "<bos><start_of_turn>user\nWhere is the boat?<end_of_turn>\n<start_of_turn>model\n",
@@ -43,7 +44,7 @@ PIECES = [
 def main() -> None:
     lines = DEFAULT_TEXT.read_text(encoding="utf-8").splitlines()
     plain = empty(GOLDEN / "gemma_tokenizer")
-    write_tokenizer(plain, lines, 512)
+    write_sentencepiece(plain, lines, 512)
     finish(plain)
     pieces = empty(GOLDEN / "gemma_pieces")
     for name in ("tokenizer_config.json", "special_tokens_map.json"):

@@ -39,10 +39,11 @@ def _has_transformers() -> bool:
 
 
 @pytest.mark.oracle
-def test_transformers_loads_a_saved_model_and_tokenizer_and_computes_the_same(tmp_path: Path):
+@pytest.mark.parametrize("family", ["bloom", "gemma"])
+def test_transformers_loads_a_saved_model_and_tokenizer_and_computes_the_same(family: str, tmp_path: Path):
     if not _has_transformers():
         pytest.skip("transformers is not installed; name an interpreter in REGATTA_ORACLE_PYTHON")
-    source = build_tiny_model("gemma", tmp_path / "tiny", hidden_size=48, num_hidden_layers=2, vocab_size=512)
+    source = build_tiny_model(family, tmp_path / "tiny", hidden_size=48, num_hidden_layers=2, vocab_size=512)
     model, tokenizer = load_model(source), load_tokenizer(source)
     save_model(model, tmp_path / "saved")
     tokenizer.save(tmp_path / "saved")
