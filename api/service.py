@@ -34,7 +34,7 @@ class Service:
             artifacts=artifacts,
             log_stream=LogStream(settings.broker_url),
             log_archive=LogArchive(artifacts),
-            roots=Roots(models=settings.model_roots, data=settings.data_roots),
+            roots=Roots(settings.model_roots, settings.data_roots, hub=settings.allow_hub),
             hub=Hub(settings.stream_ping_s),
             hints=Hints(settings.broker_url),
         )

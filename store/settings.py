@@ -39,6 +39,8 @@ class Settings(BaseSettings):
     """Folders that models may be read from (JSON list or a:b)."""
     data_roots: Roots = ()
     """Folders that data sets may be read from (JSON list or a:b)."""
+    allow_hub: bool = False
+    """Whether trainers may fetch models from the Hugging Face hub."""
 
     api_host: str = "127.0.0.1"
     """Address that the API listens on."""

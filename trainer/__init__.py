@@ -20,13 +20,17 @@ __all__ = ["load_model", "load_tokenizer", "save_model"]
 def load_model(
     directory: str | Path, dtype: str = "float32", options: Mapping[str, Any] | None = None
 ) -> CausalLM:
-    """Load a model directory in Hugging Face's layout; see `trainer.models.load_model`."""
+    """Load a model directory, or a model by its name on the Hugging Face hub; see
+    `trainer.models.load_model` and `trainer.hub`.
+    """
+    from trainer.hub import model_folder
     from trainer.ops.host import import_paddle
 
+    folder = model_folder(directory)
     import_paddle()
     from trainer.models import load_model
 
-    return load_model(directory, dtype, options)
+    return load_model(folder, dtype, options)
 
 
 def save_model(model: CausalLM, directory: str | Path) -> None:
@@ -37,7 +41,11 @@ def save_model(model: CausalLM, directory: str | Path) -> None:
 
 
 def load_tokenizer(directory: str | Path) -> Tokenizer:
-    """Load the tokenizer of a model directory; see `trainer.tokenizers.load_tokenizer`."""
+    """Load the tokenizer of a model directory, or of a model on the Hugging Face hub; see
+    `trainer.tokenizers.load_tokenizer` and `trainer.hub`.
+    """
+    from trainer.config.preflight.hub import Part
+    from trainer.hub import model_folder
     from trainer.tokenizers import load_tokenizer
 
-    return load_tokenizer(directory)
+    return load_tokenizer(model_folder(directory, Part.TOKENIZER))

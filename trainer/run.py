@@ -22,9 +22,10 @@ from typing import Any
 
 from trainer.config import TaskConfig, load_config
 from trainer.config.data_files import FIELD
-from trainer.config.preflight import check_job
+from trainer.config.preflight import Checked, check_job
 from trainer.config.problems import ConfigError, DataError, RegattaError
 from trainer.events import EventWriter
+from trainer.hub import with_fetched_models
 from trainer.loop.guard import StopRequest, start_deadline_guard
 from trainer.ops.host import configure_cpu
 
@@ -154,13 +155,22 @@ def read_arguments(task: str, path: Path, overrides: Sequence[str], events: Even
         events.warn(warning)
     if reading.config is None:
         raise ConfigError(reading.problems)
-    checked = check_job(reading.config, None)
+    checked = _checked(reading.config)
+    config = with_fetched_models(checked.config)
+    if config is not checked.config:
+        checked = _checked(config)
     for warning in checked.warnings:
         events.warn(warning)
+    return checked.config
+
+
+def _checked(config: TaskConfig) -> Checked:
+    """What is known about a config whose models may still have to be fetched."""
+    checked = check_job(config, None)
     if checked.problems:
         about_data = all(problem.loc[:1] == (FIELD,) for problem in checked.problems)
         raise (DataError if about_data else ConfigError)(checked.problems)
-    return checked.config
+    return checked
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.config.preflight.data import check_data
+from trainer.config.preflight.hub import HubName, Part, cache_folder, cached_folder
 from trainer.config.preflight.model import check_model, check_tokenizer
 from trainer.config.preflight.paths import Finder, Roots, output_folder
 from trainer.config.preflight.steps import check_steps
@@ -37,7 +38,8 @@ def check_job(config: TaskConfig, roots: Roots | None, base: Path | None = None)
     Args:
         config: a resolved config, as `read_config` gives it.
         roots: where models and data may lie; relative paths are looked for in them. None: anywhere, relative
-            to `base`.
+            to `base`, and on the hub. A model that is still to be fetched keeps its name, and its files are
+            not checked.
         base: the folder of the job (its workspace); without `roots` it defaults to the current folder. With
             roots and without base, output_dir stays relative.
     """
@@ -77,21 +79,40 @@ class _Check:
         self.paths[name] = str(found)
         return found
 
+    def _hub_folder(self, finder: Finder, name: str, given: str, part: Part) -> tuple[Path | None, Finder]:
+        """The folder of a model, and the finder that allows its files: a folder that is there, else the
+        cache of the hub, else none yet.
+        """
+        hub_name = HubName.parse(given)
+        if hub_name is None or finder.finds(given):
+            return self._folder(finder, name, given), finder
+        cached = cached_folder(hub_name, part)
+        if cached:
+            self.paths[name] = str(cached)
+            return cached, finder.or_inside(cache_folder())
+        if self.roots is None or self.roots.hub:
+            msg = f"{hub_name} is fetched from the Hugging Face hub when the job starts"
+            self.warnings.append(Problem((name,), msg, "Its files are checked then."))
+        else:
+            self.problems.append(_not_fetched(finder, name, hub_name))
+        return None, finder
+
     def _model(self, finder: Finder) -> None:
         config = self.config
-        folder = self._folder(finder, "model_name_or_path", config.model_name_or_path)
+        given = config.model_name_or_path
+        folder, inside = self._hub_folder(finder, "model_name_or_path", given, Part.MODEL)
         if folder:
-            problems, warnings, statistics = check_model(folder, finder, config)
+            problems, warnings, statistics = check_model(folder, inside, config)
             self.problems += problems
             self.warnings += warnings
             self.statistics["model"] = statistics
-        tokenizer = config.tokenizer_name_or_path or config.model_name_or_path
-        if tokenizer != config.model_name_or_path:
-            folder = self._folder(finder, "tokenizer_name_or_path", tokenizer)
+        tokenizer = config.tokenizer_name_or_path or given
+        if tokenizer != given:
+            folder, inside = self._hub_folder(finder, "tokenizer_name_or_path", tokenizer, Part.TOKENIZER)
         elif folder:
             self.paths["tokenizer_name_or_path"] = str(folder)
         if folder:
-            problems, warnings = check_tokenizer(folder, finder, config)
+            problems, warnings = check_tokenizer(folder, inside, config)
             self.problems += problems
             self.warnings += warnings
 
@@ -117,6 +138,12 @@ class _Check:
         checkpoint = self.config.resume_from_checkpoint
         if checkpoint and (self.roots is None or Path(checkpoint).is_absolute()):
             self._folder(finder.or_inside(self.base), "resume_from_checkpoint", checkpoint)
+
+
+def _not_fetched(finder: Finder, name: str, hub_name: HubName) -> Problem:
+    msg = f"{hub_name} is no folder{finder.place()}, and not in the cache of the Hugging Face hub, and this"
+    msg += " service does not fetch models"
+    return Problem((name,), msg, "Put the model into such a folder, or set REGATTA_ALLOW_HUB=true.")
 
 
 __all__ = ["Checked", "Roots", "check_job"]

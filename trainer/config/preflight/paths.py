@@ -1,5 +1,6 @@
 """Paths that a user gives, held inside the folders that are allowed."""
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -16,10 +17,16 @@ LONGEST_PATH = 1024
 
 @dataclass(frozen=True)
 class Roots:
-    """The folders that jobs may read models and data from."""
+    """Where jobs may read models and data from.
+
+    Attributes:
+        models, data: folders.
+        hub: models that are in no folder and not in the cache of the Hugging Face hub may be fetched.
+    """
 
     models: tuple[Path, ...]
     data: tuple[Path, ...]
+    hub: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,14 +51,18 @@ class Finder:
         """The folder that argument `name` gives, with symbolic links followed, or what is wrong with it."""
         if given.startswith(REFERENCES):
             msg = f"got {show(given)}: references to jobs and uploaded data are not available in this version"
-            return Problem((name,), msg, f"Give a folder{self._place()}.")
+            return Problem((name,), msg, f"Give a folder{self.place()}.")
         if self.roots is not None and (problem := climbs(name, given)):
             return problem
         try:
             return self._existing(name, given)
         except (OSError, RuntimeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            return Problem((name,), f"got {show(given)}: {reason}", f"Give a folder{self._place()}.")
+            return Problem((name,), f"got {show(given)}: {reason}", f"Give a folder{self.place()}.")
+
+    def finds(self, given: str) -> bool:
+        """Whether anything of that name is there, allowed or not."""
+        return any(os.path.lexists(path) for path in self._candidates(given))
 
     def allows(self, path: Path) -> bool:
         """Whether `path`, with symbolic links followed, lies in an allowed folder."""
@@ -69,7 +80,7 @@ class Finder:
             return Problem(
                 (name,),
                 f"{show(given)} is outside the allowed {self.kind} folders",
-                f"Give a folder{self._place()}.",
+                f"Give a folder{self.place()}.",
             )
         for path in candidates:
             if path.is_dir():
@@ -77,7 +88,7 @@ class Finder:
         if any(path.exists() for path in candidates):
             return Problem((name,), f"{show(given)} is not a folder", "Give the folder that holds the files.")
         return Problem(
-            (name,), f"{show(given)} does not exist{self._place()}", f"Give a folder{self._place()}."
+            (name,), f"{show(given)} does not exist{self.place()}", f"Give a folder{self.place()}."
         )
 
     def _candidates(self, given: str) -> list[Path]:
@@ -85,7 +96,8 @@ class Finder:
             return [(self.base or Path.cwd()) / given]
         return [root / given for root in self.roots]
 
-    def _place(self) -> str:
+    def place(self) -> str:
+        """Words for messages: where things are looked for."""
         if self.roots is None:
             return ""
         return f" under {' or '.join(map(str, self.roots))}" if self.roots else "; no folder is allowed yet"
