@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.service import Service, running_service
+from tests.service import Service, running_service, wait_until
 
-STEPS = 150
+ENDLESS = 1_000_000  # steps of a job that is surely still training when something happens to the service
 TIMEOUT_S = 60.0
 
 
@@ -22,11 +23,11 @@ def config(model: Path, data: Path) -> dict:
         "output_dir": "out",
         "do_train": True,
         "per_device_train_batch_size": 4,
-        "max_steps": STEPS,
+        "max_steps": ENDLESS,
         "learning_rate": 1e-3,
         "logging_steps": 1,
         "save_strategy": "steps",
-        "save_steps": 1000,
+        "save_steps": ENDLESS,
         "src_length": 64,
         "max_length": 128,
     }
@@ -34,8 +35,24 @@ def config(model: Path, data: Path) -> dict:
 
 def submit_and_train(service: Service, config: dict) -> str:
     job = service.submit(config)
-    service.wait_for(job["id"], lambda state: (state["progress"]["step"] or 0) >= 10)
+    train_on(service, job["id"], 10)
     return job["id"]
+
+
+def train_on(service: Service, job_id: str, step: int) -> dict:
+    """Wait until the job trains and has come to `step`."""
+    return service.wait_for(
+        job_id, lambda job: job["status"] == "running" and (job["progress"]["step"] or 0) >= step
+    )
+
+
+def cancel(service: Service, job_id: str) -> None:
+    assert service.client.post(f"/jobs/{job_id}/cancel").status_code in (200, 202)
+    service.wait(job_id, "cancelled")
+
+
+def said(log: Path, words: str) -> bool:
+    return words in log.read_text()
 
 
 def logged_steps(service: Service, job_id: str) -> list[int]:
@@ -51,11 +68,13 @@ def test_a_running_job_is_stopped_with_a_checkpoint_and_goes_on_from_it(
         assert service.process.wait(TIMEOUT_S) == 0
         assert "stopping 1 running job(s) with a checkpoint" in (tmp_path / "up.log").read_text()
     with running_service(tmp_path, root) as service:
-        job = service.wait(job_id)
-        assert job["attempt"] == 2
-        assert logged_steps(service, job_id) == list(range(1, STEPS + 1))
-        attempts = [(event["attempt"], event["reason"]) for event in service.pages(f"/jobs/{job_id}/events")]
-        assert (1, "host_stopping") in attempts or (2, "host_stopping") in attempts
+        stopped_at = service.job(job_id)["progress"]["step"] or 0
+        assert train_on(service, job_id, stopped_at + 20)["attempt"] == 2
+        cancel(service, job_id)
+        steps = logged_steps(service, job_id)
+        assert steps == list(range(1, len(steps) + 1))
+        events = service.pages(f"/jobs/{job_id}/events")
+        assert "host_stopping" in [event["reason"] for event in events]
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint_and_loses_no_job(
@@ -65,10 +84,13 @@ def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint_and_loses_no_job(
     with running_service(tmp_path, root, **short_lease) as service:
         job_id = submit_and_train(service, config)
         service.process.send_signal(signal.SIGINT)
+        stopping = partial(said, tmp_path / "up.log", "stopping 1 running job(s) with a checkpoint")
+        wait_until(stopping, TIMEOUT_S, (tmp_path / "up.log").read_text)
         service.process.send_signal(signal.SIGINT)
         assert service.process.wait(TIMEOUT_S) == 0
     with running_service(tmp_path, root, **short_lease) as service:
-        service.wait(job_id)
+        service.wait_for(job_id, lambda job: job["status"] == "running" and job["attempt"] == 2)
+        cancel(service, job_id)
 
 
 def test_a_job_does_not_notice_that_up_was_killed_and_started_again(
@@ -79,8 +101,11 @@ def test_a_job_does_not_notice_that_up_was_killed_and_started_again(
         service.process.kill()
         service.process.wait(TIMEOUT_S)
         with running_service(tmp_path, root) as successor:
-            assert successor.wait(job_id)["attempt"] == 1
-            assert logged_steps(successor, job_id) == list(range(1, STEPS + 1))
+            seen = successor.job(job_id)["progress"]["step"]
+            assert train_on(successor, job_id, seen + 20)["attempt"] == 1
+            cancel(successor, job_id)
+            steps = logged_steps(successor, job_id)
+            assert steps == list(range(1, len(steps) + 1))
 
 
 def test_followed_logs_go_on_over_a_restart_without_a_line_twice(
@@ -88,19 +113,21 @@ def test_followed_logs_go_on_over_a_restart_without_a_line_twice(
 ) -> None:
     with running_service(tmp_path, root) as service:
         job_id = submit_and_train(service, config)
-        url = str(service.client.base_url)
-        follower = subprocess.Popen(
-            [sys.executable, "-m", "cli", "logs", "-f", job_id],
-            env=os.environ | {"REGATTA_URL": url},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        output = tmp_path / "followed.txt"
+        with output.open("wb") as file:
+            follower = subprocess.Popen(
+                [sys.executable, "-m", "cli", "logs", "-f", job_id],
+                env=os.environ | {"REGATTA_URL": str(service.client.base_url)},
+                stdout=file,
+            )
         try:
-            service.wait_for(job_id, lambda state: (state["progress"]["step"] or 0) >= 20)
+            wait_until(lambda: output.stat().st_size > 0, TIMEOUT_S, lambda: "nothing was followed")
             os.kill(service.child_pid("api"), signal.SIGKILL)
-            service.wait(job_id)
-            followed = follower.communicate(timeout=TIMEOUT_S)[0].splitlines()
+            train_on(service, job_id, service.wait_for(job_id, bool)["progress"]["step"] + 20)
+            cancel(service, job_id)
+            assert follower.wait(TIMEOUT_S) == 0
         finally:
             follower.kill()
-        assert follower.returncode == 0
-        assert followed == [line["line"] for line in service.pages(f"/jobs/{job_id}/logs")]
+        assert output.read_text().splitlines() == [
+            line["line"] for line in service.pages(f"/jobs/{job_id}/logs")
+        ]
