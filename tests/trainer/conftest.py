@@ -38,6 +38,21 @@ def tiny_gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_bloom(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BLOOM of some 40 thousand parameters, with dropouts and a byte-level tokenizer of 512 ids."""
+    return build_tiny_model(
+        "bloom",
+        tmp_path_factory.mktemp("models") / "tiny-bloom",
+        vocab_size=512,
+        hidden_size=30,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        hidden_dropout=0.1,
+        attention_dropout=0.1,
+    )
+
+
+@pytest.fixture(scope="session")
 def tokenizer(tiny_gemma: Path) -> Tokenizer:
     return load_tokenizer(tiny_gemma)
 

@@ -248,6 +248,33 @@ def test_a_run_that_is_killed_again_and_again_ends_like_one_that_was_not(make_tr
     assert not [path for path in killed.output.iterdir() if path.name.startswith(".")]
 
 
+def test_a_bloom_that_is_killed_goes_on_and_ends_like_one_that_was_not(
+    make_trainer: MakeTrainer, tiny_bloom: Path
+) -> None:
+    changes = {
+        "model_name_or_path": str(tiny_bloom),
+        "num_train_epochs": 4,
+        "learning_rate": 5e-3,
+        "evaluation_strategy": "epoch",
+        "save_strategy": "epoch",
+    }
+    whole = make_trainer("whole", **changes)
+    assert whole.run() == 0, whole.log.read_text()
+    losses = [metric["loss"] for metric in whole.of("metric")]
+    assert losses[-1] < 0.9 * losses[0]
+    assert whole.of("eval")[-1]["eval_accuracy"] > whole.of("eval")[0]["eval_accuracy"]
+    killed = make_trainer("killed", **changes)
+    process = killed.start()
+    killed.wait_for(lambda: len(killed.of("checkpoint")) >= 2)
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=TIMEOUT)
+    assert killed.run() == 0, killed.log.read_text()
+    assert killed.of("progress")[-1]["step"] == whole.of("progress")[-1]["step"] == 16
+    assert tensors_of(killed.output) == tensors_of(whole.output)
+    assert json.loads((whole.output / "config.json").read_text())["model_type"] == "bloom"
+    assert (whole.output / "tokenizer.json").read_bytes() == (tiny_bloom / "tokenizer.json").read_bytes()
+
+
 def test_starting_up_does_not_import_paddle_before_the_arguments_are_checked() -> None:
     code = "import sys, trainer.run; sys.exit('paddle' in sys.modules or 'numpy' in sys.modules)"
     assert (

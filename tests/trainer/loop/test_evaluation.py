@@ -68,5 +68,18 @@ def test_a_stop_between_batches_gives_no_metrics(tiny_gemma: Path, examples: lis
     assert model.training
 
 
+@pytest.mark.parametrize("part", ["embed_tokens", "layers.1.self_attn.q_proj", "layers.0.mlp.up_proj"])
+def test_broken_weights_show_in_the_loss(tiny_gemma: Path, examples: list[Example], part: str) -> None:
+    model = load_model(tiny_gemma)
+    weight = model.parameter_names()[f"model.{part}.weight"].parameter
+    broken = weight.numpy()
+    broken[-1, -1] = np.nan
+    with paddle.no_grad():
+        weight.set_value(broken)
+    metrics = evaluate(model, examples, Collator(0, "left"), 2, FullPrecision(), lambda: False)
+    assert metrics is not None
+    assert math.isnan(metrics["eval_loss"])
+
+
 def test_perplexity_of_a_huge_loss_is_infinite() -> None:
     assert perplexity(1e6) == math.inf

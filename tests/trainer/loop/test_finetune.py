@@ -394,3 +394,39 @@ def test_conversations_are_trained(make_config: MakeConfig, tmp_path: Path) -> N
 def test_a_task_that_does_not_exist_is_refused(make_config: MakeConfig) -> None:
     with pytest.raises(ConfigError, match="not available"):
         run_task("dpo", make_config(), Recorder().writer, never)
+
+
+# Fused matrices
+
+
+SWITCHES = {"fuse_attention_qkv": True, "fuse_attention_ffn": True}
+
+
+def test_fused_matrices_change_neither_the_curve_nor_the_names_on_disk(make_config: MakeConfig) -> None:
+    apart, one = run(make_config(output_dir="apart"))
+    fused, two = run(make_config(output_dir="fused", **SWITCHES))
+    assert np.array(curve(two)) == pytest.approx(np.array(curve(one)), rel=1e-4)
+    weights, expected = (load_file(Path(r["path"]) / "model.safetensors") for r in (fused, apart))
+    assert {n: w.shape for n, w in weights.items()} == {n: w.shape for n, w in expected.items()}
+    for name, weight in expected.items():
+        np.testing.assert_allclose(weights[name], weight, atol=2e-4)
+
+
+@pytest.mark.parametrize("first", [SWITCHES, {}], ids=["fused first", "fused later"])
+def test_a_run_goes_on_fused_or_apart_from_either_kind_of_checkpoint(
+    make_config: MakeConfig, first: dict[str, bool]
+) -> None:
+    second = dict.fromkeys(SWITCHES, not first)
+    shared = {"save_strategy": "epoch"}
+    whole, one = run(make_config(output_dir="whole", **shared))
+    config = make_config(output_dir="changed", **shared, **first)
+    recorder = Recorder()
+    run_task("finetune", config, recorder.writer, StopAfter(recorder, "checkpoint", 1))
+    _, two = run(make_config(output_dir="changed", **shared, **second))
+    assert [metric["step"] for metric in two.of("metric")] == [5, 6, 7, 8]
+    assert np.array(curve(two)) == pytest.approx(np.array(curve(one)[4:]), rel=1e-3)
+    weights, expected = (
+        load_file(Path(path) / "model.safetensors") for path in (config.output_dir, whole["path"])
+    )
+    for name, weight in expected.items():
+        np.testing.assert_allclose(weights[name], weight, atol=5e-4)

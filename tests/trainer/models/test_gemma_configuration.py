@@ -56,8 +56,22 @@ def test_key_heads_must_divide_the_query_heads():
     assert refused(num_attention_heads=8, num_key_value_heads=3)["num_key_value_heads"] == expected
 
 
-def test_an_odd_head_cannot_be_rotated():
+def test_an_odd_head_cannot_be_rotated_but_biased():
     assert "even" in refused(head_dim=15)["head_dim"]
+    assert GemmaConfig.from_dict({"head_dim": 15, "alibi": True}).head_dim == 15
+
+
+def test_switches_of_paddlenlp_are_read_and_written_only_when_they_are_on():
+    switches = {"alibi": True, "fuse_attention_qkv": True, "fuse_attention_ffn": True}
+    assert switches.items() <= GemmaConfig.from_dict(switches).to_dict().items()
+    off = dict.fromkeys(switches, False)
+    assert not GemmaConfig.from_dict(off).to_dict().keys() & switches.keys()
+    assert refused(alibi="yes")["alibi"] == "got 'yes', expected true or false"
+
+
+def test_dropout_of_attention_is_a_share():
+    assert GemmaConfig.from_dict({"attention_dropout": 0.1}).attention_dropout == 0.1
+    assert refused(attention_dropout=1)["attention_dropout"] == "got 1, expected a share below 1"
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,22 @@ def test_a_chat_template_that_is_not_applied_is_a_warning(config: Config, roots:
     assert check_job(config(save_strategy="no", chat_template="none"), roots).warnings == ()
 
 
+def test_a_bloom_is_accepted(config: Config, roots: Roots, model: Path) -> None:
+    content = {"model_type": "bloom", "n_embed": 8, "num_hidden_layers": 1, "n_head": 2}
+    (model / "config.json").write_text(json.dumps(content))
+    checked = check_job(config(fp16=True), roots)
+    assert checked.problems == ()
+    assert checked.statistics["model"]["model_type"] == "bloom"
+    assert ("fp16",) not in [warning.loc for warning in checked.warnings]
+
+
+def test_a_bloom_that_leaves_its_sizes_out_is_refused(config: Config, roots: Roots, model: Path) -> None:
+    (model / "config.json").write_text(json.dumps({"model_type": "bloom", "n_head": 2}))
+    problem = only_problem(config(), roots)
+    assert problem.loc == ("model_name_or_path", "config.json")
+    assert "lacks hidden_size, n_layer" in problem.msg
+
+
 def test_the_known_families_are_those_that_can_be_trained() -> None:
     from trainer.models.registry import known_families
 
