@@ -5,16 +5,19 @@ characters (PostgreSQL cannot hold them), at most `MAX_DEPTH` levels. The size l
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.message import Message
+from itertools import islice
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
 from api.explain import shown
-from api.problems import ApiError, invalid
+from api.problems import MOST_PROBLEMS, ApiError, invalid
 from trainer.config.problems import Problem
+from trainer.config.values import show
 
 MAX_DEPTH = 64
 
@@ -103,9 +106,21 @@ class _NotANumber:
     text: str
 
 
-def _parse(text: str) -> tuple[Any, dict[int, list[str]]]:
-    """Parses `text`; also gives the repeated names of each object, by the object's identity."""
-    repeated: dict[int, list[str]] = {}
+@dataclass(frozen=True)
+class _Repetition:
+    """An object that had names more than once. Holding it keeps its identity from being used again."""
+
+    built: dict[str, Any]
+    names: list[str]
+
+
+_Repetitions = dict[int, _Repetition]
+"""By the identity of the object."""
+
+
+def _parse(text: str) -> tuple[Any, _Repetitions]:
+    """Parses `text`; also gives the objects with repeated names."""
+    repeated: _Repetitions = {}
     try:
         document = json.loads(
             text,
@@ -122,12 +137,13 @@ def _parse(text: str) -> tuple[Any, dict[int, list[str]]]:
     return document, repeated
 
 
-def _object_hook(repeated: dict[int, list[str]]) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+def _object_hook(repeated: _Repetitions) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         built = dict(pairs)
         if len(built) < len(pairs):
-            names = [name for name, _ in pairs]
-            repeated[id(built)] = sorted({name for name in names if names.count(name) > 1})
+            counts = Counter(name for name, _ in pairs)
+            names = [name for name, count in counts.items() if count > 1]
+            repeated[id(built)] = _Repetition(built, names)
         return built
 
     return build
@@ -142,31 +158,49 @@ def _bounded_int(text: str) -> int | _NotANumber:
     return int(text) if len(text) <= 100 else _NotANumber(text)
 
 
-def _inspect(document: Any, repeated: dict[int, list[str]]) -> list[Problem]:
-    """Everything in the document that JSON allows (or Python reads) and a job cannot hold."""
+def _inspect(document: Any, repeated: _Repetitions) -> list[Problem]:
+    """What JSON allows (or Python reads) in the document and a job cannot hold: all of it, or the first
+    problems and one more than an answer shows.
+    """
     problems: list[Problem] = []
     pending: list[tuple[tuple[str | int, ...], Any]] = [(("body",), document)]
-    while pending:
+    while pending and len(problems) <= MOST_PROBLEMS:
         loc, value = pending.pop()
         if len(loc) > MAX_DEPTH + 1:
             raise ApiError("malformed-json", f"The body nests deeper than {MAX_DEPTH} levels.")
-        if isinstance(value, dict):
-            problems += [_repeated(loc, name) for name in repeated.get(id(value), [])]
-            problems += [
-                Problem(loc, f"the name {name!r} {fault}") for name in value if (fault := _text_fault(name))
-            ]
-            pending += [((*loc, name), item) for name, item in reversed(value.items())]
-        elif isinstance(value, list):
-            pending += [((*loc, index), item) for index, item in reversed(list(enumerate(value)))]
-        elif isinstance(value, _NotANumber):
-            problems.append(_not_a_number(loc, value.text))
-        elif isinstance(value, str) and (fault := _text_fault(value)):
-            problems.append(Problem(loc, f"the text {fault}", "Send text without such characters."))
+        problems += _own_faults(loc, value, repeated)
+        if isinstance(value, dict | list):
+            members = value.items() if isinstance(value, dict) else enumerate(value)
+            pending += reversed([((*loc, key), item) for key, item in members if _may_have_faults(item)])
     return problems
 
 
+def _may_have_faults(value: Any) -> bool:
+    """Keeps the places of plain values from being built: there may be half a million."""
+    if isinstance(value, dict | list):
+        return bool(value)
+    return isinstance(value, _NotANumber) or (isinstance(value, str) and _text_fault(value) is not None)
+
+
+def _own_faults(loc: tuple[str | int, ...], value: Any, repeated: _Repetitions) -> list[Problem]:
+    """What is wrong with the value itself, its members left aside."""
+    if isinstance(value, dict):
+        twice = repeated[id(value)].names[: MOST_PROBLEMS + 1] if id(value) in repeated else []
+        faults = ((name, fault) for name in value if (fault := _text_fault(name)))
+        return [_repeated(loc, name) for name in twice] + [
+            Problem(loc, f"the name {show(name)} {fault}", "Send names without such characters.")
+            for name, fault in islice(faults, MOST_PROBLEMS + 1)
+        ]
+    if isinstance(value, _NotANumber):
+        return [_not_a_number(loc, value.text)]
+    if isinstance(value, str) and (fault := _text_fault(value)):
+        return [Problem(loc, f"the text {fault}", "Send text without such characters.")]
+    return []
+
+
 def _repeated(loc: tuple[str | int, ...], name: str) -> Problem:
-    return Problem((*loc, name), f"the name {name!r} is given more than once", "Keep the one that you mean.")
+    msg = f"the name {show(name)} is given more than once"
+    return Problem((*loc, name), msg, "Keep the one that you mean.")
 
 
 def _not_a_number(loc: tuple[str | int, ...], text: str) -> Problem:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from api.problems import LONGEST_NAME
 from trainer.config.problems import Problem
 
 _EXPECTED: dict[str, str | Callable[[Mapping[str, Any]], str]] = {
@@ -41,7 +42,7 @@ def shown(value: object) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint that offers the known name closest to `name`, or all of them when none is close."""
     names = sorted(known)
-    close = get_close_matches(name, names, n=1, cutoff=0.6)
+    close = get_close_matches(name[:LONGEST_NAME], names, n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else f"Known names: {', '.join(names)}."
 
 

@@ -62,7 +62,7 @@ class Guard:
                 "cross-site", f"Got Sec-Fetch-Site {site!r}: a page of another site sent this request."
             )
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _netloc(origin).lower() != host.lower():
             return ApiError(
                 "cross-site", f"Got Origin {origin!r} for host {host!r}: another site sent this request."
             )
@@ -80,6 +80,14 @@ class Guard:
             or name.endswith(".localhost")
             or name in self.allowed_hosts
         )
+
+
+def _netloc(origin: str) -> str:
+    """Host and port of an origin; empty for what is none, such as `null`."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _is_address(name: str) -> bool:

@@ -1,5 +1,6 @@
 """Where reading a job's history begins and how it is answered, as one page or as an event stream."""
 
+import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,8 @@ from api.sse import EventStreamResponse, encode
 from store.jobs import get_job
 from store.states import TERMINAL
 from trainer.config.problems import Problem
+
+_ROW_ID = re.compile(r"[0-9]{1,19}")
 
 STREAM_ROWS = 500
 """Rows of one read of a stream."""
@@ -48,7 +51,7 @@ def row_position(after: RowId = None, cursor: RowId = None, last_event_id: LastE
         ApiError: 422 when both names are given, or for a Last-Event-ID that no stream has sent.
     """
     if last_event_id:
-        if not last_event_id.isascii() or not last_event_id.isdecimal() or int(last_event_id[:20]) > MAX_ID:
+        if not _ROW_ID.fullmatch(last_event_id) or int(last_event_id) > MAX_ID:
             raise bad_last_event_id(last_event_id)
         return int(last_event_id)
     return one_of(after, cursor) or 0

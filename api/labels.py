@@ -5,12 +5,16 @@ from typing import Annotated
 from fastapi import Depends, Query
 
 from api.problems import invalid
+from api.schemas.jobs import MOST_LABELS
 from trainer.config.problems import Problem
 
 
 def _labels(
     label: Annotated[list[str] | None, Query(description="key:value; may be repeated")] = None,
 ) -> dict[str, str]:
+    if len(label or ()) > MOST_LABELS:
+        msg = f"got {len(label or ())} labels, expected at most {MOST_LABELS}"
+        raise invalid([Problem(("query", "label"), msg, "A job has no more.")])
     wanted: dict[str, str] = {}
     problems = []
     for text in label or []:

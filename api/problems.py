@@ -5,6 +5,7 @@ kind of problem (`urn:regatta:problem:<kind>`) and is what a program should swit
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -12,6 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from trainer.config.problems import Problem
+from trainer.config.values import printable
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:regatta:problem:"
@@ -110,12 +112,30 @@ async def _discard_body(receive: Receive) -> None:
                 return
 
 
+MOST_PROBLEMS = 100
+"""How many problems one answer tells of."""
+LONGEST_NAME = 80
+"""Characters of a name that an answer shows."""
+
+
 def invalid(errors: Sequence[Problem]) -> ApiError:
-    """422 with everything that is wrong, said once."""
+    """422 with everything that is wrong, said once; of more than `MOST_PROBLEMS` the first ones."""
+    shown = [
+        replace(error, loc=tuple(_sendable(part) for part in error.loc)) for error in errors[:MOST_PROBLEMS]
+    ]
     count = "1 problem" if len(errors) == 1 else f"{len(errors)} problems"
-    first = errors[0]
-    where = ".".join(str(part) for part in first.loc)
-    return ApiError("invalid", f"{count}; the first is at {where}: {first.msg}", errors=errors)
+    if len(errors) > MOST_PROBLEMS:
+        count = f"More than {MOST_PROBLEMS} problems, of which the first {MOST_PROBLEMS} are shown"
+    where = ".".join(str(part) for part in shown[0].loc)
+    return ApiError("invalid", f"{count}; the first is at {where}: {shown[0].msg}", errors=shown)
+
+
+def _sendable(part: str | int) -> str | int:
+    """A name that came from the client, so that it can be encoded and does not fill the answer."""
+    if isinstance(part, int):
+        return part
+    name = printable(part[: LONGEST_NAME + 1])
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
 
 
 def not_found(what: str, name: str, listed_at: str) -> ApiError:

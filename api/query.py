@@ -1,10 +1,12 @@
 """Query parameters: unknown names are refused, so that a mistyped filter never means "no filter"."""
 
+from itertools import islice
+
 from fastapi.dependencies.models import Dependant
 from starlette.requests import Request
 
 from api.explain import nearest
-from api.problems import invalid
+from api.problems import MOST_PROBLEMS, invalid
 from trainer.config.problems import Problem
 
 
@@ -15,8 +17,7 @@ def refuse_unknown_names(request: Request) -> None:
         Problem(
             ("query", name), "unknown parameter", nearest(name, known) if known else "There is none here."
         )
-        for name in request.query_params
-        if name not in known
+        for name in islice((name for name in request.query_params if name not in known), MOST_PROBLEMS + 1)
     ]
     if problems:
         raise invalid(problems)

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from api.explain import explain
-from api.problems import invalid
+from api.problems import MOST_PROBLEMS, invalid
 from api.schemas.jobs import JobRequest, Resources, ResourcesRequest
 from trainer.config import Reading, TaskConfig, read_config, task_problem
 from trainer.config.preflight import Checked, Roots, check_job
@@ -66,7 +66,7 @@ def _read_request(body: Mapping[str, Any]) -> tuple[JobRequest | None, list[Prob
     try:
         request = JobRequest.model_validate({name: body[name] for name in body if name not in unset})
     except ValidationError as error:
-        for record in error.errors(include_url=False):
+        for record in error.errors(include_url=False)[: MOST_PROBLEMS + 1]:
             problems.append(explain(record, ("body",), _known_fields(record["loc"])))
         return None, problems
     return request, problems

@@ -11,6 +11,7 @@ from store import tables
 from store.states import Status
 from trainer.config import TASKS
 
+MOST_LABELS = 64
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 JobName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PRINTABLE)]
 LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
@@ -52,7 +53,9 @@ class JobRequest(BaseModel):
     timeout_s: float | None = Field(
         None, gt=0, le=10 * 365 * 86400, description="Longest time an attempt may run"
     )
-    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64, description="For filters")
+    labels: dict[LabelKey, LabelValue] = Field(
+        default_factory=dict, max_length=MOST_LABELS, description="For filters"
+    )
 
 
 class Resources(BaseModel):

@@ -22,6 +22,7 @@ def body(config: dict[str, Any]) -> dict[str, Any]:
         {"origin": "https://evil.example"},
         {"origin": "null"},
         {"origin": "http://127.0.0.1:1"},
+        {"origin": "http://["},
     ],
 )
 def test_another_site_cannot_change_anything(

@@ -66,6 +66,8 @@ def test_metrics_of_one_kind(client: httpx.Client, job: Job) -> None:
         ({"kind": "test"}, {}, ("query", "kind")),
         ({}, {"last-event-id": "1-2"}, ("header", "Last-Event-ID")),
         ({}, {"last-event-id": "9" * 30}, ("header", "Last-Event-ID")),
+        ({}, {"last-event-id": "0" * 20 + "9" * 30}, ("header", "Last-Event-ID")),
+        ({}, {"last-event-id": "0" * 5000}, ("header", "Last-Event-ID")),
     ],
 )
 def test_a_bad_position_is_refused_and_named(

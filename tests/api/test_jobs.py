@@ -60,6 +60,7 @@ def test_filters_all_have_to_match(client: httpx.Client, submit: Submit) -> None
         ({"label": ["team:a", "team:b"]}, ("query", "label")),
         ({"name": "a\0b"}, ("query", "name")),
         ({"label": "team:\0"}, ("query", "label")),
+        ({"label": [f"k{n}:v" for n in range(2000)]}, ("query", "label")),
     ],
 )
 def test_a_bad_filter_is_refused_and_named(
