@@ -35,4 +35,5 @@ def run(settings: Settings | None = None, host: str | None = None, port: int | N
     """Serves until SIGINT or SIGTERM; `host` and `port` default to the settings' (loopback)."""
     settings = settings or get_settings()
     app = create_app(settings)
-    Server(app, host or settings.api_host, port or settings.api_port).run()
+    port = settings.api_port if port is None else port
+    Server(app, host or settings.api_host, port).run()

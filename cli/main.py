@@ -1,5 +1,7 @@
 """The `regatta` command. Only what `--help` needs is imported here; a command imports what it uses."""
 
+from typing import Annotated
+
 import typer
 
 from cli.commands import jobs, local, service
@@ -16,3 +18,20 @@ app = typer.Typer(
 service.add_to(app)
 jobs.add_to(app)
 local.add_to(app)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print("regatta", version("regatta"))
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None: ...

@@ -14,6 +14,7 @@ from typing import Any
 from cli.errors import INVALID, CliError
 from cli.local_service import LocalService
 from cli.output import console
+from cli.settings import check_devices, read_settings
 from cli.stop_signals import StopSignals
 from cli.supervisor import write_atomically
 from store.broker import BrokerError
@@ -42,6 +43,7 @@ def run_up(options: Options) -> None:
         CliError: another `up` has this data directory, a setting cannot be, or a part does not start.
     """
     settings = settings_of(options)
+    check_devices(settings)
     run_dir = settings.data_dir / "run"
     make_directory(run_dir)
     with only_one(run_dir), broker_errors(), StopSignals() as signals:
@@ -52,16 +54,22 @@ def run_up(options: Options) -> None:
             service.start()
             if wait_until_ready(service, signals):
                 write_atomically(announcement, json.dumps({"url": service.url, "pid": os.getpid()}) + "\n")
-                print(
-                    f"Regatta is ready at {service.url} (data in {settings.data_dir}; Ctrl-C ends it)",
-                    flush=True,
-                )
+                print(ready(service.url, settings), flush=True)
             while not signals.asked:
                 service.tend()
                 time.sleep(TICK_S)
         finally:
             announcement.unlink(missing_ok=True)
             service.stop(hurry=lambda: signals.insisted)
+
+
+def ready(url: str, settings: Settings) -> str:
+    """What is said once everything runs."""
+    models, data = (os.pathsep.join(map(str, roots)) for roots in (settings.model_roots, settings.data_roots))
+    return (
+        f"Regatta is ready at {url} (data in {settings.data_dir}; Ctrl-C ends it)\n"
+        f"Models are read from {models}, data sets from {data}."
+    )
 
 
 def wait_until_ready(service: LocalService, signals: StopSignals) -> bool:
@@ -143,19 +151,6 @@ def make_directory(path: Path) -> None:
         raise CliError(
             f"Cannot make {path}: {error.strerror}. Choose another --data-dir.", INVALID
         ) from error
-
-
-def read_settings(given: dict[str, Any]) -> Settings:
-    from pydantic import ValidationError
-
-    try:
-        return Settings(**given)
-    except ValidationError as error:
-        problems = [
-            {"loc": entry["loc"], "msg": f"got {entry['input']!r}: {entry['msg']}", "hint": ""}
-            for entry in error.errors()
-        ]
-        raise CliError("The settings have problems.", INVALID, problems) from error
 
 
 def free_port(host: str, port: int) -> int:

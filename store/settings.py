@@ -3,12 +3,13 @@
 import json
 import os
 import socket
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from store.broker import socket_path
@@ -16,6 +17,13 @@ from store.broker import socket_path
 Seconds = Annotated[float, Field(gt=0)]
 Roots = Annotated[tuple[Path, ...], NoDecode]
 Names = Annotated[tuple[str, ...], NoDecode]
+
+SCHEMES = {
+    "database_url": ("sqlite", "postgresql"),
+    "broker_url": ("redis", "rediss", "unix"),
+    "artifacts_url": ("file",),
+}
+"""What each URL may begin with; a database's may name its driver too (`postgresql+psycopg`)."""
 
 
 class Settings(BaseSettings):
@@ -104,6 +112,18 @@ class Settings(BaseSettings):
         }
         return {**values, "data_dir": data_dir} | {k: v for k, v in defaults.items() if not values.get(k)}
 
+    @field_validator(*SCHEMES, mode="after")
+    @classmethod
+    def _known_scheme(cls, value: str, info: ValidationInfo) -> str:
+        """The message leaves the rest of the URL out: there may be a password in it."""
+        known = SCHEMES[str(info.field_name)]
+        scheme, separator, _ = value.partition("://")
+        if not separator:
+            raise ValueError(f"not a URL, expected one that begins with {_words(known)}")
+        if scheme.partition("+")[0] not in known:
+            raise ValueError(f"a URL of {scheme}://, expected {_words(known)}")
+        return value
+
     @field_validator("data_dir", "work_dir", mode="after")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
@@ -127,6 +147,10 @@ class Settings(BaseSettings):
             return self.broker_url
         database = parse_qs(parts.query).get("db", ["0"])[0]
         return f"redis+socket://{quote(unquote(parts.path))}?virtual_host={database}"
+
+
+def _words(schemes: Sequence[str]) -> str:
+    return " or ".join(f"{scheme}://" for scheme in schemes)
 
 
 @lru_cache(maxsize=1)

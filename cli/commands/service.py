@@ -8,11 +8,29 @@ import typer
 SERVICE_PANEL = "Run the service"
 
 Host = Annotated[
-    str | None, typer.Option(help="Address to listen on. [default: REGATTA_API_HOST or 127.0.0.1]")
+    str | None, typer.Option(help="Address to listen on.", show_default="REGATTA_API_HOST or 127.0.0.1")
 ]
 Port = Annotated[
     int | None,
-    typer.Option(min=0, max=65535, help="Port; 0: any free one. [default: REGATTA_API_PORT or 8000]"),
+    typer.Option(min=0, max=65535, help="Port; 0: any free one.", show_default="REGATTA_API_PORT or 8000"),
+]
+ModelRoots = Annotated[
+    list[Path] | None,
+    typer.Option(
+        exists=True,
+        file_okay=False,
+        help="A folder that models may be read from; may be repeated.",
+        show_default="REGATTA_MODEL_ROOTS or models in the data directory",
+    ),
+]
+DataRoots = Annotated[
+    list[Path] | None,
+    typer.Option(
+        exists=True,
+        file_okay=False,
+        help="A folder that data sets may be read from; may be repeated.",
+        show_default="REGATTA_DATA_ROOTS or datasets in the data directory",
+    ),
 ]
 
 
@@ -35,19 +53,19 @@ def demo(
 
 def up(
     data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of all data. [default: ./regatta-data]")
+        Path | None,
+        typer.Option(help="Folder of all data.", show_default="REGATTA_DATA_DIR or ./regatta-data"),
     ] = None,
     host: Host = None,
     port: Port = None,
     devices: Annotated[
-        str | None, typer.Option(help="Devices of this host, for example cpu:1 or gpu:8.")
+        str | None,
+        typer.Option(
+            help="Devices of this host, for example cpu:2 or gpu:8.", show_default="REGATTA_DEVICES or cpu:1"
+        ),
     ] = None,
-    model_root: Annotated[
-        list[Path] | None, typer.Option(help="A folder that models may be read from; may be repeated.")
-    ] = None,
-    data_root: Annotated[
-        list[Path] | None, typer.Option(help="A folder that data sets may be read from; may be repeated.")
-    ] = None,
+    model_root: ModelRoots = None,
+    data_root: DataRoots = None,
 ) -> None:
     """Run the whole service on this machine: API, scheduler, worker and their broker."""
     from cli.up import Options, run_up
@@ -58,30 +76,33 @@ def up(
 def migrate() -> None:
     """Bring the database (REGATTA_DATABASE_URL) to this version's tables."""
     from cli.database import migrate_database
-    from store.settings import get_settings
+    from cli.settings import read_settings
 
-    migrate_database(get_settings().database_url)
+    migrate_database(read_settings().database_url)
     print("The database is up to date.")
 
 
 def api(host: Host = None, port: Port = None) -> None:
     """Run the HTTP server alone."""
     from api.server import run
+    from cli.settings import read_settings
 
-    run(host=host, port=port)
+    run(read_settings(), host=host, port=port)
 
 
 def scheduler() -> None:
     """Run the scheduler alone: it places waiting jobs on hosts."""
-    from store.settings import get_settings
+    from cli.settings import read_settings
     from worker.scheduler import run_scheduler
 
-    run_scheduler(get_settings())
+    run_scheduler(read_settings())
 
 
 def worker() -> None:
     """Run the worker of this host alone: it starts and watches trainers."""
-    from store.settings import get_settings
+    from cli.settings import check_devices, read_settings
     from worker.main import run_worker
 
-    run_worker(get_settings())
+    settings = read_settings()
+    check_devices(settings)
+    run_worker(settings)

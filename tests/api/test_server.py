@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
 
@@ -42,3 +43,18 @@ def test_sigterm_ends_open_streams_and_the_process(settings: Settings, config: d
     finally:
         process.kill()
         process.wait(20)
+
+
+def test_port_0_is_any_free_port_whatever_the_settings_say(settings: Settings, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        given = {"data_dir": settings.data_dir, "api_port": taken.getsockname()[1]}
+        env = os.environ | {f"REGATTA_{name.upper()}": str(value) for name, value in given.items()}
+        log = tmp_path / "api.log"
+        with log.open("w") as output:
+            command = [sys.executable, "-c", "from api.server import run; run(port=0)"]
+            process = subprocess.Popen(command, env=env, stderr=output)
+        try:
+            wait_until(lambda: "Uvicorn running on http://127.0.0.1:" in log.read_text())
+        finally:
+            process.kill()
+            process.wait(20)

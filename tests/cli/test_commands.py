@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,7 @@ def test_several_processes_are_refused_plainly(argument_file: Path) -> None:
 def test_a_tiny_model_of_an_unknown_family_is_refused(tmp_path: Path) -> None:
     done = regatta("tiny-model", "gremlin", str(tmp_path / "model"))
     assert done.returncode == 2
-    assert "expected 'gemma'" in done.stderr
+    assert "expected one of: 'gemma'" in done.stderr
 
 
 def test_a_tiny_model_does_not_overwrite_anything(tmp_path: Path) -> None:
@@ -148,3 +149,29 @@ def test_a_database_that_cannot_be_reached_is_one_sentence() -> None:
     assert done.stderr.startswith("The database cannot be brought up to date: ")
     assert "secret" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("part", ["api", "scheduler", "worker", "migrate"])
+def test_a_part_of_the_service_says_which_setting_cannot_be(part: str) -> None:
+    environment = os.environ | {"REGATTA_BROKER_URL": "http://user:secret@broker", "COLUMNS": "160"}
+    command = [sys.executable, "-m", "cli", part]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "REGATTA_BROKER_URL" in done.stderr
+    assert "expected redis:// or rediss:// or unix://" in done.stderr
+    assert "secret" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_version_is_told() -> None:
+    done = regatta("--version")
+    assert done.returncode == 0
+    assert done.stdout == f"regatta {version('regatta')}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "default"),
+    [("up", "REGATTA_DATA_DIR or ./regatta-data"), ("api", "REGATTA_API_PORT or 8000")],
+)
+def test_help_tells_the_defaults_that_settings_have(command: str, default: str) -> None:
+    assert default in regatta(command, "--help").stdout

@@ -52,6 +52,11 @@ def test_it_announces_where_it_is(service: Service) -> None:
         assert psutil.pid_exists(service.child_pid(part))
 
 
+def test_it_says_where_models_and_data_sets_are_read_from(service: Service) -> None:
+    root = service.data_dir
+    assert f"Models are read from {root}, data sets from {root}." in (service.data_dir / "up.log").read_text()
+
+
 def test_a_second_one_on_the_same_data_says_who_has_it(service: Service) -> None:
     second = up(service.data_dir, "--port", "0")
     assert second.returncode == 1
@@ -115,6 +120,19 @@ def test_a_setting_that_cannot_be_is_named(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "devices" in done.stderr
     assert "tpu:1" in done.stderr
+
+
+def test_a_root_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = up(tmp_path, "--model-root", "nowhere")
+    assert done.returncode == 2
+    assert "Invalid value for '--model-root': dir 'nowhere' does not exist." in done.stderr
+
+
+def test_devices_that_are_not_there_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    done = up(tmp_path, "--devices", "gpu:64")
+    assert done.returncode == 2
+    assert "got 'gpu:64'" in done.stderr
+    assert not (tmp_path / "broker").exists()
 
 
 def test_the_command_line_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

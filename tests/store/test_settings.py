@@ -55,6 +55,28 @@ def test_values_that_make_no_sense_are_refused(name: str, value: object, tmp_pat
         Settings(data_dir=tmp_path, **{name: value})  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        (
+            "database_url",
+            "postgres://u:secret@h/d",
+            "a URL of postgres://, expected sqlite:// or postgresql://",
+        ),
+        ("broker_url", "amqp://u:secret@h", "a URL of amqp://, expected redis:// or rediss:// or unix://"),
+        ("broker_url", "h:6379", "not a URL, expected one that begins with redis://"),
+        ("artifacts_url", "/artifacts", "not a URL, expected one that begins with file://"),
+    ],
+)
+def test_urls_of_other_services_are_refused(name: str, value: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ValidationError) as refusal:
+        Settings(data_dir=tmp_path, **{name: value})  # pyright: ignore[reportArgumentType]
+    (problem,) = refusal.value.errors()
+    assert problem["loc"] == (name,)
+    assert reason in problem["msg"]
+    assert "secret" not in problem["msg"]
+
+
 def test_every_setting_is_described() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
 

@@ -1,0 +1,47 @@
+"""Settings that cannot be are said in a table, by the name that the operator gave them."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.errors import INVALID, CliError
+from cli.settings import check_devices, read_settings
+from store.settings import Settings
+
+
+def problems_of(given: dict[str, object] | None = None) -> dict[str, str]:
+    with pytest.raises(CliError) as refusal:
+        read_settings(given)
+    assert refusal.value.exit_code == INVALID
+    return {".".join(map(str, entry["loc"])): str(entry["msg"]) for entry in refusal.value.problems}  # pyright: ignore[reportArgumentType]
+
+
+def test_all_wrong_variables_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGATTA_LEASE_TTL_S", "soon")
+    monkeypatch.setenv("REGATTA_DEVICES", "tpu:1")
+    assert problems_of().keys() == {"REGATTA_LEASE_TTL_S", "REGATTA_DEVICES"}
+
+
+def test_what_the_command_line_gave_has_the_name_of_its_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGATTA_POLL_S", "never")
+    assert problems_of({"devices": "tpu:1"}).keys() == {"devices", "REGATTA_POLL_S"}
+
+
+def test_a_problem_says_what_the_setting_is() -> None:
+    with pytest.raises(CliError) as refusal:
+        read_settings({"devices": "tpu:1"})
+    assert refusal.value.problems[0]["hint"] == "Devices of this host: cpu:N, gpu:N, gpu (all found)."
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "BROKER_URL", "ARTIFACTS_URL"])
+def test_a_wrong_url_is_refused_without_its_password(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"REGATTA_{name}", "ftp://user:secret@host/path")
+    msg = problems_of()[f"REGATTA_{name}"]
+    assert msg.startswith("got a URL of ftp://, expected ")
+    assert "secret" not in msg
+
+
+def test_devices_that_are_not_there_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(CliError, match="0 GPUs are visible on this host"):
+        check_devices(Settings(data_dir=tmp_path, devices="gpu:1"))
