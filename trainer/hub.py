@@ -44,19 +44,23 @@ def with_fetched_models(config: TaskConfig) -> TaskConfig:
         ConfigError: a model cannot be fetched.
     """
     found: dict[str, str] = {}
+    folders: dict[str, str] = {}  # the model comes first and brings its tokenizer along
     for field, part in _FIELDS.items():
         given = getattr(config, field, None)
         if not given or HubName.parse(given) is None:
             continue
-        if given == config.model_name_or_path and "model_name_or_path" in found:
-            found[field] = found["model_name_or_path"]
-            continue
-        try:
-            found[field] = str(model_folder(given, part))
-        except DataError as error:
-            problems = [Problem((field,), f"{given} {p.msg}", p.hint) for p in error.problems]
-            raise ConfigError(problems) from None
+        if given not in folders:
+            folders[given] = _fetched(field, given, part)
+        found[field] = folders[given]
     return config.model_copy(update=found) if found else config
+
+
+def _fetched(field: str, given: str, part: Part) -> str:
+    try:
+        return str(model_folder(given, part))
+    except DataError as error:
+        problems = [Problem((field,), f"{given} {problem.msg}", problem.hint) for problem in error.problems]
+        raise ConfigError(problems) from None
 
 
 def fetch(name: HubName, part: Part = Part.MODEL) -> Path:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from cli.commands.generate import generate
+
 LOCAL_PANEL = "Without a service"
 
 
@@ -31,28 +33,6 @@ def train(
 
     words = [word for override in overrides or [] for word in ("--set", override)]
     raise typer.Exit(main([task, str(config), *words]))
-
-
-def generate(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A model's directory, or an adapter's.")],
-    prompts: Annotated[list[str], typer.Option("--prompt", help="A text to go on from; may be repeated.")],
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")] = 64,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON list of prompt and completion.")
-    ] = False,
-) -> None:
-    """Let a model go on from a prompt, always with the likeliest token."""
-    from cli.output import print_json
-    from trainer import load_model, load_tokenizer
-    from trainer.tools.generate import generate as complete
-
-    completions = complete(load_model(directory), load_tokenizer(directory), prompts, max_new_tokens)
-    if as_json:
-        pairs = zip(prompts, completions, strict=True)
-        print_json([{"prompt": prompt, "completion": completion} for prompt, completion in pairs])
-        return
-    for completion in completions:
-        print(completion)
 
 
 def tiny_model(

@@ -73,13 +73,13 @@ class _Entry:
 
     @paddle.no_grad()
     def fill(self) -> None:
-        if len(self.target.weights) > 1:
+        weight, *others = self.target.weights
+        if others:
             tensor = self.file.read(self.stored)
             outputs = tensor.T if self.layout is Layout.PADDLENLP else tensor
-            for weight, part in zip(self.target.weights, self.target.split(outputs), strict=True):
-                weight.fill(paddle.to_tensor(np.ascontiguousarray(part)))
+            for owner, part in zip(self.target.weights, self.target.split(outputs), strict=True):
+                owner.fill(paddle.to_tensor(np.ascontiguousarray(part)))
             return
-        weight = self.target.weights[0]
         turn = self.turned_head or (weight.transposed and self.layout is Layout.HUGGING_FACE)
         for start, rows in self.file.pieces(self.stored, _CHUNK_BYTES):
             weight.fill_rows(start, paddle.to_tensor(rows), turn)

@@ -13,8 +13,9 @@ MERGES_FILE = "merges.txt"
 #: Where the files do not say otherwise.
 ROLES = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 
-# A space that may lead, then anything but spaces, brackets and the stops of the languages it was made for.
-_WORDS = " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"
+#: A word takes the space before it along, and ends before whitespace, brackets and the stops of the languages
+#: that BLOOM was made for.
+WORDS = " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"
 
 
 def byte_level_json(vocabulary: Mapping[str, int], merges: str, roles: Mapping[str, str]) -> str:
@@ -39,7 +40,7 @@ def byte_level_json(vocabulary: Mapping[str, int], merges: str, roles: Mapping[s
         "pre_tokenizer": {
             "type": "Sequence",
             "pretokenizers": [
-                {"type": "Split", "pattern": {"Regex": _WORDS}, "behavior": "Isolated", "invert": False},
+                {"type": "Split", "pattern": {"Regex": WORDS}, "behavior": "Isolated", "invert": False},
                 _byte_level(add_prefix_space=False, trim_offsets=True),
             ],
         },

@@ -31,6 +31,9 @@ FILES = (
     "chat_template.json",
 )
 
+# Classes that say nothing about the family.
+_ANY_KIND = ("PreTrainedTokenizerFast", "TokenizersBackend")
+
 
 def load_tokenizer(directory: str | Path) -> Tokenizer:
     """Load a tokenizer. `tokenizer.json` is preferred where several kinds lie, as Hugging Face's tools do;
@@ -64,7 +67,7 @@ def _engine(directory: Path, files: dict[str, bytes], settings: TokenizerSetting
 
 
 def _with_bloom_roles(directory: Path, settings: TokenizerSettings) -> TokenizerSettings:
-    if settings.kind and "bloom" not in settings.kind.lower():
+    if settings.kind and settings.kind not in _ANY_KIND and "bloom" not in settings.kind.lower():
         msg = f"belongs to a {settings.kind}; without {JSON_FILE} only BLOOM's tokenizer can be read from it"
         path = directory / VOCABULARY_FILE
         raise DataError(Problem((str(path),), msg, f"Put the {JSON_FILE} of the model there."))

@@ -41,7 +41,8 @@ class _Finished:
     @property
     def full(self) -> np.ndarray:
         """bool `[prompts]`: as many finished sequences as wanted, and that is enough."""
-        return self.whole.all(axis=1) & (self._options.early_stopping is True)
+        enough = self._options.early_stopping is True
+        return np.all(self.whole, axis=1) & np.full(len(self.whole), enough)
 
     def take(self, found: _Continuations, running: list[list[list[int]]], length: int) -> None:
         """Let the continuations that end compete; only the first `num_beams` of each prompt may."""

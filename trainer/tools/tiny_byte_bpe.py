@@ -6,11 +6,10 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, proce
 
 from trainer.config.problems import ConfigError, Problem
 from trainer.files import atomic_file, write_json
+from trainer.tokenizers.byte_level import WORDS
 
 # The order gives the ids 0, 1, 2, 3.
 _ROLES = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
-# A word takes the space before it along, and ends before whitespace and punctuation.
-_WORDS = r" ?[^(\s|[.,!?…。，、।۔،])]+"  # noqa: RUF001
 _BYTES = 256
 
 
@@ -34,7 +33,7 @@ def write_byte_bpe(directory: Path, lines: list[str], vocab_size: int) -> int:
 
 def _train(lines: list[str], vocab_size: int) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
-    words = pre_tokenizers.Split(Regex(_WORDS), behavior="isolated")
+    words = pre_tokenizers.Split(Regex(WORDS), behavior="isolated")
     bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, bytes_])
     tokenizer.post_processor = processors.ByteLevel(add_prefix_space=False, trim_offsets=False)

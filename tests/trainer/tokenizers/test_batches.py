@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,8 +73,9 @@ class TestTruncation:
 
     @pytest.mark.parametrize("name", ["truncation_side", "padding_side"])
     def test_another_side_is_refused_by_name(self, tokenizer: Tokenizer, name: str):
+        sides: dict[str, Any] = {name: "top"}
         with pytest.raises(ValueError, match=f"{name}: got 'top', expected 'left' or 'right'"):
-            tokenizer(TEXTS, **{name: "top"})
+            tokenizer(TEXTS, **sides)
 
 
 class TestPlaces:
@@ -87,6 +89,7 @@ class TestPlaces:
     def test_special_tokens_that_were_read_have_their_place(self, tokenizer: Tokenizer):
         token = "<eos>" if tokenizer.add_bos else "</s>"
         encoding = tokenizer.encode_with_offsets(f"aé{token}b", add_special_tokens=False, allow_special=True)
+        assert tokenizer.eos_id is not None
         place = encoding.ids.index(tokenizer.eos_id)
         assert encoding.offsets[place] == (2, 2 + len(token))
 

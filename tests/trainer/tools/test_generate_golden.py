@@ -14,7 +14,7 @@ from trainer.tools.generate_options import GenerateOptions
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "generation"
 FILTERS = json.loads((GOLDEN / "filters.json").read_text())
-MODELS = ("gemma_one_kv_head", "gemma_untied")
+MODELS = ("gemma_one_kv_head", "gemma_untied", "bloom_four_heads", "bloom_three_heads")
 
 
 def read(name: str) -> dict[str, Any]:

@@ -23,7 +23,8 @@ NEEDED = {
 }
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model")
+#: Kinds of tokenizer, each by the files it consists of.
+TOKENIZERS = (("tokenizer.json",), ("tokenizer.model",), ("vocab.json", "merges.txt"))
 LARGEST_JSON = 100 * 1024 * 1024
 
 
@@ -54,14 +55,14 @@ def check_tokenizer(
 ) -> tuple[list[Problem], list[Problem]]:
     """Problems and warnings of the tokenizer files in `folder`."""
     try:
-        present = [name for name in TOKENIZER_FILES if (folder / name).is_file()]
-        if not present:
-            expected = " or ".join(TOKENIZER_FILES)
+        kinds = [names for names in TOKENIZERS if all((folder / name).is_file() for name in names)]
+        if not kinds:
+            expected = " or ".join(" with ".join(names) for names in TOKENIZERS)
             raise _FolderError(
                 f"{folder} has no tokenizer, expected {expected}",
                 "Copy the tokenizer files of the model there.",
             )
-        for name in present:
+        for name in (name for names in kinds for name in names):
             _file(folder, name, finder)
         templated = config.chat_template is None and _has_chat_template(folder)
     except (_FolderError, OSError) as error:

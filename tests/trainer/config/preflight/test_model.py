@@ -174,3 +174,10 @@ def test_fp16_on_gemma_is_a_warning(config: Config, roots: Roots) -> None:
     assert warning.loc == ("fp16",)
     assert warning.hint == "Set bf16 to true in place of fp16."
     assert check_job(config(save_strategy="no", bf16=True), roots).warnings == ()
+
+
+def test_a_vocabulary_with_its_merges_is_a_tokenizer(config: Config, roots: Roots, model: Path) -> None:
+    (model / "tokenizer.json").rename(model / "vocab.json")
+    assert len(check_job(config(), roots).problems) == 1
+    (model / "merges.txt").write_text("a b")
+    assert check_job(config(), roots).problems == ()
