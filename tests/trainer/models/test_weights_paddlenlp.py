@@ -14,20 +14,37 @@ from trainer.config.problems import DataError
 from trainer.models import load_model
 from trainer.models.weights import INDEX_FILE, SINGLE_FILE
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "gemma"
+GOLDEN = Path(__file__).parents[2] / "golden"
 IDS = paddle.arange(4, 24).reshape([2, 10])
 SHARD = "model-00001-of-00001.safetensors"
-LINEAR = ("_proj.weight",)
+LINEAR = ("_proj.weight", "query_key_value.weight", "dense.weight", "_4h.weight", "_to_h.weight")
+PREFIXES = {"gemma": "model.", "bloom": "transformer."}
+
+MODELS = [
+    "gemma/one_kv_head",
+    "gemma/untied_right_padded",
+    "gemma/long_with_biases",
+    "bloom/three_heads",
+    "bloom/six_heads_untied",
+    "bloom/bare_names_float16",
+]
+EMBEDDINGS = [
+    ("gemma/one_kv_head", "gemma.embed_tokens.weight"),
+    ("bloom/three_heads", "bloom.word_embeddings.weight"),
+]
 
 Tensors = dict[str, np.ndarray]
 
 
 def paddlenlp_tensors(directory: Path) -> Tensors:
     """The tensors of a Hugging Face directory under PaddleNLP's names and in its orientation."""
+    family = json.loads((directory / "config.json").read_text())["model_type"]
     tensors = {}
     for name, tensor in load_file(directory / SINGLE_FILE).items():
         turned = tensor.T if name.endswith(LINEAR) else tensor
-        tensors[name.replace("model.", "gemma.", 1)] = np.ascontiguousarray(turned)
+        bare = name.removeprefix(PREFIXES[family])
+        theirs = bare if bare.startswith("lm_head.") else f"{family}.{bare}"
+        tensors[theirs] = np.ascontiguousarray(turned)
     return tensors
 
 
@@ -61,7 +78,7 @@ def copy(tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.mark.parametrize("form", ["np", "paddle"])
-@pytest.mark.parametrize("name", ["one_kv_head", "untied_right_padded", "long_with_biases"])
+@pytest.mark.parametrize("name", MODELS)
 def test_the_logits_are_those_of_the_hugging_face_directory(
     copy: Callable[[str], Path], name: str, form: str
 ):
@@ -72,14 +89,14 @@ def test_the_logits_are_those_of_the_hugging_face_directory(
 
 
 def test_without_a_format_the_names_tell(copy: Callable[[str], Path]):
-    directory = copy("one_kv_head")
+    directory = copy("gemma/one_kv_head")
     expected = parameters(directory)
     write(directory, paddlenlp_tensors(directory), None)
     assert same(parameters(directory), expected)
 
 
 def test_shards_without_an_index_are_read_when_all_are_there(copy: Callable[[str], Path]):
-    directory = copy("one_kv_head")
+    directory = copy("gemma/one_kv_head")
     expected = parameters(directory)
     write(directory, paddlenlp_tensors(directory), {"format": "np"})
     (directory / INDEX_FILE).unlink()
@@ -89,7 +106,7 @@ def test_shards_without_an_index_are_read_when_all_are_there(copy: Callable[[str
 
 
 def test_square_matrices_come_out_right_in_both_layouts(copy: Callable[[str], Path]):
-    directory = copy("one_kv_head")
+    directory = copy("gemma/one_kv_head")
     config = json.loads((directory / "config.json").read_text())
     config |= {"hidden_size": 48, "num_attention_heads": 3, "head_dim": 16, "intermediate_size": 48}
     (directory / "config.json").write_text(json.dumps(config))
@@ -111,27 +128,43 @@ def test_square_matrices_come_out_right_in_both_layouts(copy: Callable[[str], Pa
     assert same(parameters(directory), expected)
 
 
+@pytest.mark.parametrize("prefix", ["", "transformer.", "bloom."])
+def test_bloom_may_have_any_prefix(copy: Callable[[str], Path], prefix: str):
+    directory = copy("bloom/three_heads")
+    expected = parameters(directory)
+    tensors = load_file(directory / SINGLE_FILE)
+    renamed = {prefix + name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
+    save_file(renamed, directory / SINGLE_FILE, metadata={"format": "pt"})
+    assert same(parameters(directory), expected)
+
+
 class TestTiedHeads:
     @pytest.mark.parametrize("alias", ["lm_head.weight", "lm_head.decoder_weight"])
-    def test_a_second_copy_is_passed_over(self, copy: Callable[[str], Path], alias: str):
-        directory = copy("one_kv_head")
+    @pytest.mark.parametrize(("name", "embedding"), EMBEDDINGS)
+    def test_a_second_copy_is_passed_over(
+        self, copy: Callable[[str], Path], name: str, embedding: str, alias: str
+    ):
+        directory = copy(name)
         expected = parameters(directory)
         tensors = paddlenlp_tensors(directory)
-        tensors[alias] = tensors["gemma.embed_tokens.weight"].copy()
+        tensors[alias] = tensors[embedding].copy()
         write(directory, tensors, {"format": "np"})
         assert same(parameters(directory), expected)
 
     @pytest.mark.parametrize("alias", ["lm_head.weight", "lm_head.decoder_weight"])
-    def test_either_name_will_do_for_the_embedding(self, copy: Callable[[str], Path], alias: str):
-        directory = copy("one_kv_head")
+    @pytest.mark.parametrize(("name", "embedding"), EMBEDDINGS)
+    def test_either_name_will_do_for_the_embedding(
+        self, copy: Callable[[str], Path], name: str, embedding: str, alias: str
+    ):
+        directory = copy(name)
         expected = parameters(directory)
         tensors = paddlenlp_tensors(directory)
-        tensors[alias] = tensors.pop("gemma.embed_tokens.weight")
+        tensors[alias] = tensors.pop(embedding)
         write(directory, tensors, {"format": "np"})
         assert same(parameters(directory), expected)
 
     def test_a_head_of_its_own_may_lie_the_other_way(self, copy: Callable[[str], Path]):
-        directory = copy("untied_right_padded")
+        directory = copy("gemma/untied_right_padded")
         expected = parameters(directory)
         tensors = paddlenlp_tensors(directory)
         tensors["lm_head.weight"] = np.ascontiguousarray(tensors["lm_head.weight"].T)
@@ -140,7 +173,9 @@ class TestTiedHeads:
 
 
 class TestFusedMatrices:
-    @pytest.mark.parametrize("name", ["one_kv_head", "all_kv_heads_left_padded", "long_with_biases"])
+    @pytest.mark.parametrize(
+        "name", ["gemma/one_kv_head", "gemma/all_kv_heads_left_padded", "gemma/long_with_biases"]
+    )
     def test_query_key_and_value_in_one(self, copy: Callable[[str], Path], name: str):
         directory = copy(name)
         expected = parameters(directory)
@@ -157,7 +192,7 @@ class TestFusedMatrices:
         assert same(parameters(directory), expected)
 
     def test_gate_and_up_in_one(self, copy: Callable[[str], Path]):
-        directory = copy("one_kv_head")
+        directory = copy("gemma/one_kv_head")
         expected = parameters(directory)
         tensors = paddlenlp_tensors(directory)
         for layer in range(2):
@@ -168,7 +203,7 @@ class TestFusedMatrices:
         assert same(parameters(directory), expected)
 
     def test_a_fused_matrix_of_another_shape_is_refused_by_name(self, copy: Callable[[str], Path]):
-        directory = copy("one_kv_head")
+        directory = copy("gemma/one_kv_head")
         tensors = paddlenlp_tensors(directory)
         name = "gemma.layers.0.mlp.gate_up_fused_proj.weight"
         for part in ("gate", "up"):
@@ -185,7 +220,7 @@ def fuse_by_key_head(parts: list[np.ndarray], key_heads: int) -> np.ndarray:
 
 
 def test_a_layout_that_contradicts_the_format_is_refused_with_the_reason(copy: Callable[[str], Path]):
-    directory = copy("one_kv_head")
+    directory = copy("gemma/one_kv_head")
     save_file(load_file(directory / SINGLE_FILE), directory / SINGLE_FILE, metadata={"format": "np"})
     text = messages(directory)["model.layers.0.mlp.gate_proj.weight"]
     assert "got shape [56, 48], expected [48, 56]" in text
@@ -197,7 +232,7 @@ def test_a_layout_that_contradicts_the_format_is_refused_with_the_reason(copy: C
     [("model_state.pdparams", "unified_checkpoint"), ("pytorch_model.bin", "load it in transformers")],
 )
 def test_pickles_are_refused_with_the_remedy(copy: Callable[[str], Path], name: str, remedy: str):
-    directory = copy("one_kv_head")
+    directory = copy("gemma/one_kv_head")
     (directory / SINGLE_FILE).rename(directory / name)
     with pytest.raises(DataError, match=f"{name}.*is a pickle.*{remedy}"):
         load_model(directory)
