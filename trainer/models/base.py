@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 from paddle import Tensor, nn
 
+from trainer.models.adapter import Adapter, Prefix
 from trainer.models.configuration import ModelConfig
 from trainer.models.layers import FusedLinear
 from trainer.models.weights import Weight, WeightMap
@@ -16,6 +17,7 @@ from trainer.ops.attention import cached_attention, causal_attention
 from trainer.ops.kv_cache import KVCache
 from trainer.ops.linear_cross_entropy import TokenLoss, linear_cross_entropy
 from trainer.ops.packing import Packing
+from trainer.ops.prefix import PrefixedDocuments
 
 # attend(q, k, v, layer): how tokens see each other; q [tokens, heads * head_dim] → the same shape.
 Attend = Callable[[Tensor, Tensor, Tensor, int], Tensor]
@@ -44,14 +46,17 @@ class CausalLM(nn.Layer):
 
     A family implements `stages` and `head_weight`, and `context` where its layers need one. Everywhere:
     `input_ids` int64 `[batch, sequence]`; `position_ids` of the same shape, by default 0, 1, 2, … in each
-    row; `attention_mask` of the same shape, nonzero = real token, padding on either side. Results at padding
-    are zero.
+    row; `attention_mask` of the same shape, 0 = padding (on either side), 1 = real token. Several documents may
+    share a row: number their tokens 1, 2, … in `attention_mask` and let their positions restart; they do not
+    see each other. Results at padding are zero.
 
     Attributes:
         config: the family's configuration.
         dtype: dtype of the parameters, such as "float32".
         alibi_slopes: float32 `[heads]` when positions enter as linear biases of attention, else None.
         generation_config: content of generation_config.json; kept and written back. None when there is none.
+        adapter: what is trained in place of the parameters, which are then frozen; None: they are trained.
+        prefix: keys and values in front of every document; None: there are none.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -60,6 +65,8 @@ class CausalLM(nn.Layer):
         self.alibi_slopes: np.ndarray | None = None
         self.dtype: str = paddle.get_default_dtype()
         self.generation_config: dict[str, Any] | None = None
+        self.adapter: Adapter | None = None
+        self.prefix: Prefix | None = None
 
     @property
     def head_weight(self) -> Tensor:
@@ -112,9 +119,17 @@ class CausalLM(nn.Layer):
         hidden = self._decode_packed(input_ids, packing)
         return linear_cross_entropy(hidden, self.head_weight, packing.pack(labels))
 
+    @paddle.no_grad()
     def new_cache(self, batch: int) -> KVCache:
-        """An empty cache for `next_logits`."""
-        return KVCache(batch, self.config.num_hidden_layers, self.config.head_dim, self.alibi_slopes)
+        """A cache for `next_logits`, which holds the prefix and no token yet."""
+        cache = KVCache(batch, self.config.num_hidden_layers, self.config.head_dim, self.alibi_slopes)
+        if self.prefix is not None:
+            shape = batch, self.prefix.tokens
+            cache.extend(np.ones(shape, bool), np.broadcast_to(np.arange(shape[1]), shape))
+            for layer, (keys, values) in enumerate(self.prefix.pairs()):
+                rows = (paddle.tile(x.astype(self.dtype), [batch, 1]) for x in (keys, values))
+                cache.append(layer, *rows)
+        return cache
 
     @paddle.no_grad()
     def next_logits(
@@ -133,6 +148,7 @@ class CausalLM(nn.Layer):
             masks = paddle.to_tensor(positions), paddle.to_tensor(real.astype(np.int64))
             hidden = self.hidden_states(paddle.to_tensor(ids), *masks)
             return self._logits(hidden[:, -1])
+        positions = positions + (self.prefix.tokens if self.prefix else 0)
         cache.extend(real, positions)
 
         def attend(q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:
@@ -142,14 +158,21 @@ class CausalLM(nn.Layer):
         return self._logits(hidden.reshape([batch, new, -1])[:, -1])
 
     def parameter_names(self) -> WeightMap:
-        """Every tensor of the files by its Hugging Face name."""
+        """Every tensor of the files by its Hugging Face name; an adapter's are not among them."""
         layers = dict(self.named_sublayers())
+        added = {weight.parameter.name for weight in self.adapter.weights().values()} if self.adapter else ()
         weights = {}
         for name, parameter in self.named_parameters():
+            if parameter.name in added:
+                continue
             owner, _, kind = name.rpartition(".")
             for weight in _weights(owner, kind, layers.get(owner), parameter):
                 weights[weight.name] = weight
         return weights
+
+    def trained_weights(self) -> WeightMap:
+        """The tensors that training changes, by their names on disk: the adapter's, or all of the model."""
+        return self.parameter_names() if self.adapter is None else self.adapter.weights()
 
     def hf_state(self) -> Iterator[tuple[str, Tensor]]:
         """Every tensor as it is on disk, one at a time: Hugging Face name and orientation."""
@@ -157,14 +180,25 @@ class CausalLM(nn.Layer):
             yield name, weight.turned(weight.parameter)
 
     def _decode_packed(self, input_ids: Tensor, packing: Packing) -> Tensor:
+        ids = packing.pack(input_ids)
+        if self.prefix is None:
+            attend = self._attention(packing.lengths, packing.positions)
+            return self.decode(ids, packing.positions, attend)
+        documents = PrefixedDocuments.of(packing.lengths, packing.positions, self.prefix.tokens)
+        attend = self._attention(documents.lengths, documents.positions)
+        attend = documents.attention(attend, self.prefix.pairs())
+        return self.decode(ids, packing.positions + documents.tokens, attend)
+
+    def _attention(self, lengths: tuple[int, ...], positions: np.ndarray) -> Attend:
+        """Attention over packed documents of these lengths at these positions."""
         heads = self.config.num_attention_heads, self.config.num_key_value_heads
         dropout = self.config.attention_dropout if self.training else 0.0
-        alibi = None if self.alibi_slopes is None else Alibi(self.alibi_slopes, packing.positions)
+        alibi = None if self.alibi_slopes is None else Alibi(self.alibi_slopes, positions)
 
         def attend(q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:
-            return causal_attention(q, k, v, packing.lengths, *heads, alibi=alibi, dropout=dropout)
+            return causal_attention(q, k, v, lengths, *heads, alibi=alibi, dropout=dropout)
 
-        return self.decode(packing.pack(input_ids), packing.positions, attend)
+        return attend
 
     def _logits(self, hidden: Tensor) -> Tensor:
         return paddle.matmul(hidden, self.head_weight, transpose_y=True).astype("float32")
