@@ -18,23 +18,39 @@ __all__ = ["load_model", "load_tokenizer", "save_model"]
 
 
 def load_model(
-    directory: str | Path, dtype: str = "float32", options: Mapping[str, Any] | None = None
+    directory: str | Path,
+    dtype: str = "float32",
+    options: Mapping[str, Any] | None = None,
+    base: str | Path | None = None,
 ) -> CausalLM:
-    """Load a model directory, or a model by its name on the Hugging Face hub; see
-    `trainer.models.load_model` and `trainer.hub`.
+    """Load a model directory, an adapter directory with its base model, or a model by its name on the Hugging
+    Face hub; see `trainer.models.load_model`, `trainer.peft.loading.load_adapted_model` and `trainer.hub`.
+
+    Args:
+        base: where the base model of an adapter lies; by default where its adapter_config.json says.
     """
+    from trainer.config.adapters import is_adapter
     from trainer.hub import model_folder
     from trainer.ops.host import import_paddle
 
     folder = model_folder(directory)
     import_paddle()
+    if is_adapter(folder):
+        from trainer.peft.loading import load_adapted_model
+
+        return load_adapted_model(folder, dtype, options, base)
     from trainer.models import load_model
 
     return load_model(folder, dtype, options)
 
 
 def save_model(model: CausalLM, directory: str | Path) -> None:
-    """Write a model directory that Hugging Face's tools load; see `trainer.models.save_model`."""
+    """Write a model directory that Hugging Face's tools load, or a PEFT adapter when the model has one; see
+    `trainer.models.save_model` and `trainer.peft`.
+    """
+    if model.adapter is not None:
+        model.adapter.save(Path(directory))
+        return
     from trainer.models import save_model
 
     save_model(model, directory)

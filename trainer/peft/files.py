@@ -1,0 +1,93 @@
+"""The files of an adapter: its settings and its tensors, in Hugging Face PEFT's names and orientation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import paddle
+from safetensors import SafetensorError
+
+from trainer.config.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterSettings
+from trainer.config.problems import DataError, Problem
+from trainer.files import write_json
+from trainer.models.safetensors_file import FLOATS, SafetensorsFile, TensorHeader, write_safetensors
+from trainer.models.weights import WeightMap
+
+_HINT = "Use the adapter that belongs to this base model and these settings."
+
+
+def save_adapter(directory: Path, settings: AdapterSettings, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write an adapter; the settings come last, so a folder that has them is whole."""
+    directory.mkdir(parents=True, exist_ok=True)
+    write_tensors(directory / ADAPTER_WEIGHTS, tensors)
+    write_json(directory / ADAPTER_CONFIG, settings.to_dict())
+
+
+def write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write float32 tensors to a safetensors file, whole or not at all."""
+    headers = {name: TensorHeader("F32", array.shape) for name, array in tensors.items()}
+    write_safetensors(path, headers, lambda name: tensors[name], {"format": "pt"})
+
+
+def open_tensors(path: Path) -> SafetensorsFile:
+    """The tensors of an adapter.
+
+    Raises:
+        DataError: there is no such file, or it is not a whole safetensors file of floats.
+    """
+    try:
+        file = SafetensorsFile(path)
+    except FileNotFoundError:
+        hint = "Adapters in pickled files are not read: save them as safetensors."
+        raise DataError(Problem((str(path),), "is not there", hint)) from None
+    except (SafetensorError, OSError) as error:
+        msg = f"is not a whole safetensors file ({error})"
+        raise DataError(Problem((str(path),), msg, "Copy the adapter again.")) from None
+    wrong = [name for name, header in file.headers.items() if header.dtype not in FLOATS]
+    if wrong:
+        raise DataError(
+            [
+                Problem((str(path), name), f"is {file.headers[name].dtype}, expected {', '.join(FLOATS)}")
+                for name in wrong
+            ]
+        )
+    return file
+
+
+def fill_weights(weights: WeightMap, path: Path) -> None:
+    """Set parameters from the file that stores them; names and shapes must be exactly the same.
+
+    Raises:
+        DataError: tensors are missing, unknown or misshapen; all of them at once.
+    """
+    file = open_tensors(path)
+    problems = []
+    for name in sorted(weights.keys() | file.headers.keys()):
+        if name not in weights:
+            problems.append(Problem((str(path), name), "belongs to no part of this adapter", _HINT))
+        elif name not in file.headers:
+            shape = weights[name].disk_shape
+            problems.append(Problem((str(path), name), f"is missing, expected shape {shape}", _HINT))
+        elif list(file.headers[name].shape) != weights[name].disk_shape:
+            shape, expected = list(file.headers[name].shape), weights[name].disk_shape
+            problems.append(Problem((str(path), name), f"got shape {shape}, expected {expected}", _HINT))
+    if problems:
+        raise DataError(problems)
+    for name, weight in weights.items():
+        weight.fill(paddle.to_tensor(file.read(name)))
+
+
+def disk_tensors(weights: WeightMap) -> dict[str, np.ndarray]:
+    """The tensors as they are on disk, float32."""
+    return {
+        name: np.ascontiguousarray(weight.turned(weight.parameter).astype("float32").numpy())
+        for name, weight in weights.items()
+    }
+
+
+def freeze(model: paddle.nn.Layer) -> None:
+    """Compute no gradients for the present parameters of a model."""
+    for parameter in model.parameters():
+        parameter.stop_gradient = True

@@ -1,0 +1,1 @@
+"""LoRA: low-rank matrices beside frozen linear layers."""

@@ -1,0 +1,159 @@
+"""A LoRA adapter on a model: made, loaded, saved, switched off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from paddle import nn
+
+from trainer.config.adapters import ADAPTER_WEIGHTS, LoraSettings
+from trainer.config.problems import ConfigError, DataError, Problem
+from trainer.models.base import CausalLM
+from trainer.models.weights import Weight, WeightMap
+from trainer.peft.files import disk_tensors, fill_weights, freeze, open_tensors, save_adapter
+from trainer.peft.lora.layers import LowRank, Target, attach, targets
+
+# PEFT puts this before the path of a layer.
+_PREFIX = "base_model.model."
+_A, _B = ".lora_A.weight", ".lora_B.weight"
+
+
+class LoraAdapter:
+    """Low-rank matrices on some linear layers of one model.
+
+    Attributes:
+        settings: rank, scale and what else adapter_config.json says.
+        parts: the matrices by the path of their layer.
+    """
+
+    def __init__(self, settings: LoraSettings, parts: Mapping[str, LowRank]) -> None:
+        self.settings = settings
+        self.parts = dict(parts)
+
+    def weights(self) -> WeightMap:
+        """PEFT's names; matrices are `[rank, in]` and `[out, rank]` on disk."""
+        weights = {}
+        for path, part in self.parts.items():
+            for suffix, parameter in ((_A, part.lora_A), (_B, part.lora_B)):
+                name = f"{_PREFIX}{path}{suffix}"
+                weights[name] = Weight(name, parameter, transposed=True)
+        return weights
+
+    def save(self, directory: Path) -> None:
+        """Write the adapter's two files."""
+        save_adapter(directory, self.settings, disk_tensors(self.weights()))
+
+    def load(self, directory: Path) -> None:
+        """Take the matrices of an adapter of the same shape.
+
+        Raises:
+            DataError: it has another shape.
+        """
+        fill_weights(self.weights(), directory / ADAPTER_WEIGHTS)
+
+    def fp32_layers(self) -> list[nn.Layer]:
+        """All matrices."""
+        return list(self.parts.values())
+
+    def scale_rate_of_b(self, factor: float) -> None:
+        """LoRA+ (Hayou et al., arXiv 2402.12354): the B matrices learn at `factor` times the rate."""
+        for part in self.parts.values():
+            part.lora_B.optimize_attr["learning_rate"] = factor
+
+    @contextmanager
+    def disabled(self) -> Iterator[None]:
+        """Inside, the model is its base model."""
+        before = {part: part.enabled for part in self.parts.values()}
+        for part in before:
+            part.enabled = False
+        try:
+            yield
+        finally:
+            for part, enabled in before.items():
+                part.enabled = enabled
+
+
+def add_lora(model: CausalLM, settings: LoraSettings, seed: int = 0) -> LoraAdapter:
+    """Freeze a model and put a fresh adapter on it; it changes no output yet.
+
+    Args:
+        model: without an adapter.
+        settings: `targets` names the layers; empty: every linear layer of the decoder layers.
+        seed: of the A matrices.
+
+    Raises:
+        ConfigError: a target names no layer of the model.
+    """
+    chosen = _choose(list(targets(model)), settings.targets)
+    adapter = _attach_all(model, settings, chosen)
+    for path, part in adapter.parts.items():
+        part.draw(seed, path)
+    return adapter
+
+
+def load_lora(model: CausalLM, settings: LoraSettings, directory: Path) -> LoraAdapter:
+    """Freeze a model and put a saved adapter on it: on exactly those layers that its file has matrices for.
+
+    Args:
+        settings: what the directory's adapter_config.json says.
+
+    Raises:
+        DataError: a tensor belongs to no layer of the model, is missing or misshapen; all at once.
+    """
+    path = directory / ADAPTER_WEIGHTS
+    stored = {adapted_path(name) for name in open_tensors(path).headers}
+    known = {target.path: target for target in targets(model)}
+    chosen = [target for target in known.values() if target.path in stored]
+    if not chosen:
+        msg = "has no matrices for any linear layer of this model"
+        raise DataError(Problem((str(path),), msg, "Use the adapter that belongs to this base model."))
+    adapter = _attach_all(model, settings, chosen)
+    adapter.load(directory)
+    return adapter
+
+
+def adapted_path(tensor: str) -> str | None:
+    """The path of the layer that a tensor of an adapter belongs to; None when it is no LoRA matrix."""
+    for suffix in (_A, _B):
+        if tensor.startswith(_PREFIX) and tensor.endswith(suffix):
+            return tensor.removeprefix(_PREFIX).removesuffix(suffix)
+    return None
+
+
+def _attach_all(model: CausalLM, settings: LoraSettings, chosen: Sequence[Target]) -> LoraAdapter:
+    freeze(model)
+    parts = {}
+    for target in chosen:
+        part = parts[target.path] = LowRank(*target.sizes, settings)
+        part.training = model.training
+        attach(target, part)
+    names = _shortest_names(list(targets(model)), chosen)
+    adapter = LoraAdapter(replace(settings, targets=names), parts)
+    model.adapter = adapter
+    return adapter
+
+
+def _choose(known: Sequence[Target], names: Sequence[str]) -> list[Target]:
+    if not names:
+        return list(known)
+    unused = [name for name in names if not any(_matches(target, name) for target in known)]
+    if unused:
+        choice = ", ".join(sorted({target.name for target in known}))
+        msg = f"got {', '.join(unused)[:200]}, expected linear layers of the model: {choice}"
+        raise ConfigError(Problem(("target_modules",), msg, "Leave it out to adapt all of them."))
+    return [target for target in known if any(_matches(target, name) for name in names)]
+
+
+def _matches(target: Target, name: str) -> bool:
+    """PEFT's rule: the whole path, or its end."""
+    return target.path == name or target.path.endswith(f".{name}")
+
+
+def _shortest_names(known: Sequence[Target], chosen: Sequence[Target]) -> tuple[str, ...]:
+    """What `target_modules` says: names of layers where all of that name are adapted, else whole paths."""
+    paths = {target.path for target in chosen}
+    partly = {target.name for target in known if target.path not in paths}
+    return tuple(sorted({target.path if target.name in partly else target.name for target in chosen}))
