@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainer.config import TaskConfig, load_config
+from trainer.config import TaskConfig, load_config, task_problem
 from trainer.config.data_files import FIELD
 from trainer.config.preflight import Checked, check_job
 from trainer.config.problems import ConfigError, DataError, RegattaError
@@ -150,6 +150,8 @@ def read_arguments(task: str, path: Path, overrides: Sequence[str], events: Even
     Raises:
         ConfigError, DataError: the arguments, or the files they name, cannot be used.
     """
+    if problem := task_problem(task):
+        raise ConfigError(problem)
     reading = load_config(task, path, overrides)
     for warning in reading.warnings:
         events.warn(warning)

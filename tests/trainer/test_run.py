@@ -145,6 +145,15 @@ def test_bad_data_exits_3_with_the_number_of_the_line(run_main: RunMain, tmp_pat
     assert ["dataset_name_or_path", "train.json", 2] in [problem["loc"] for problem in error["problems"]]
 
 
+def test_a_task_that_is_not_available_is_the_only_problem_that_is_told(
+    tmp_path: Path, run_main: RunMain
+) -> None:
+    (tmp_path / "dpo.json").write_text('{"learing_rate": 1}')
+    assert main(["dpo", str(tmp_path / "dpo.json")]) == 2
+    (problem,) = read_events(tmp_path / "events.jsonl")[-1]["problems"]
+    assert problem["msg"] == "task dpo is not available in this version"
+
+
 def test_a_config_that_is_not_there_exits_2(tmp_path: Path, run_main: RunMain) -> None:
     assert main(["finetune", str(tmp_path / "none.json")]) == 2
 

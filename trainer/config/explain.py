@@ -10,8 +10,10 @@ from pydantic.fields import FieldInfo
 
 from trainer.config.problems import Problem
 from trainer.config.schema import TaskConfig
+from trainer.config.standing import standing_of
 from trainer.config.values import Expect, Words, show
 
+NOT_SET = -1  # PaddleNLP's word for it where a number is expected
 SIGNS = {annotated_types.Ge: ">=", annotated_types.Gt: ">", annotated_types.Le: "<=", annotated_types.Lt: "<"}
 
 
@@ -70,10 +72,21 @@ def _unwrapped(annotation: Any) -> Any:
 def _remedy(field: FieldInfo, value: Any, detail: dict[str, Any]) -> str:
     if hint := detail.get("ctx", {}).get("hint"):
         return hint
-    words = [str(choice) for choice in choices(field.annotation)]
-    if isinstance(value, str) and (near := difflib.get_close_matches(value.lower()[:80], words, n=1)):
-        return f"Did you mean {near[0]}?"
+    if field.is_required():
+        return ""
     default = field.get_default(call_default_factory=True)
-    if field.is_required() or default in (None, ""):
-        return "Leave it out if it is not needed." if not field.is_required() else ""
-    return f"Use for example {show(default)}."
+    if isinstance(value, str) and (meant := _meant(value, field, default)):
+        return f"Did you mean {meant}?"
+    if default in (None, "", NOT_SET):
+        return "Leave it out if it is not needed."
+    return "Write true or false." if isinstance(default, bool) else f"Use for example {show(default)}."
+
+
+def _meant(value: str, field: FieldInfo, default: Any) -> str | None:
+    """The accepted word nearest to `value`, whatever its case."""
+    standing = standing_of(field)
+    words = {
+        str(word).lower(): str(word) for word in choices(field.annotation) if standing.passes(word, default)
+    }
+    near = difflib.get_close_matches(value.lower()[:80], words, n=1)
+    return words[near[0]] if near else None

@@ -102,7 +102,11 @@ def unknown_key_problem(task: str, key: str) -> Problem:
         msg = f"{shown} is an argument of {tasks}, not of task {task}"
         here = f"In task {task} use {meant[0]}." if meant and key in SYNONYMS.get(meant[0], ()) else ""
         return Problem((shown,), msg, here or f"Leave it out, or set task to {others[0]}.")
-    hint = f"Did you mean {' or '.join(meant)}?" if meant else f"GET /schemas/{task} lists all names."
+    hint = (
+        f"Did you mean {' or '.join(meant)}?"
+        if meant
+        else f"docs/config.md and GET /schemas/{task} list all names."
+    )
     return Problem((shown,), f"{shown} is not an argument of task {task}", hint)
 
 

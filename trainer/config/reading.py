@@ -53,6 +53,13 @@ def read_config(task: str, raw: Mapping[str, object]) -> Reading:
     if task not in CONFIGS:
         problem = Problem(("task",), f"task {task} has no argument file in this version")
         return Reading(task, dict(raw), None, (problem,), ())
+    if isinstance(raw.get("config"), Mapping):
+        problem = Problem(
+            ("config",),
+            "this is the body of a job, expected its arguments alone",
+            "Give what is inside config.",
+        )
+        return Reading(task, dict(raw), None, (problem,), ())
     return _Reader(task, raw).read()
 
 

@@ -3,7 +3,7 @@
 Lists are the turns of a conversation, oldest first. Keys besides these three are left alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from trainer.config import strict_json
@@ -33,11 +33,17 @@ OTHER_KINDS: tuple[tuple[frozenset[str], str, str], ...] = (
 
 @dataclass(frozen=True)
 class SftRecord:
-    """A conversation to learn: `src[i]` is answered by `tgt[i]`; both have the same length, at least 1."""
+    """A conversation to learn: `src[i]` is answered by `tgt[i]`; both have the same length, at least 1.
+
+    Attributes:
+        context: what a chat template is given besides the texts, such as `system`.
+        location: file and line it came from, for messages.
+    """
 
     src: tuple[str, ...]
     tgt: tuple[str, ...]
     context: dict[str, Any]
+    location: str = field(default="a record", compare=False)
 
 
 class RecordError(ValueError):
@@ -57,7 +63,7 @@ def parse_sft_line(text: str | bytes) -> SftRecord:
             or `tgt`, has something else than texts there, unequal numbers of turns, or nothing to learn.
     """
     try:
-        record = strict_json.loads(text)
+        record = strict_json.loads(text.rstrip())
     except strict_json.NotJsonError as error:
         raise RecordError("broken JSON", f"broken JSON: {error}") from None
     if not isinstance(record, dict):

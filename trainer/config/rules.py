@@ -130,8 +130,13 @@ def best_model_needs_equal_strategies(config: Any) -> Iterator[Problem]:
             ("load_best_model_at_end",),
             f"evaluation_strategy {config.evaluation_strategy} and save_strategy {config.save_strategy} "
             "differ, expected them to be equal when load_best_model_at_end is true",
-            f"Set save_strategy to {config.evaluation_strategy}.",
+            _equal_strategies(config.evaluation_strategy, config.save_strategy),
         )
+
+
+def _equal_strategies(evaluation: str, save: str) -> str:
+    remedy = f"Set save_strategy to {evaluation}"
+    return f"{remedy}." if save == "no" else f"{remedy}, or evaluation_strategy to {save}."
 
 
 @problem("load_best_model_at_end", "evaluation_strategy", "save_strategy", "save_steps", "eval_steps")

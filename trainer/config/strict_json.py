@@ -25,7 +25,8 @@ def loads(text: str | bytes) -> Any:
     except NotJsonError:
         raise
     except json.JSONDecodeError as error:
-        raise NotJsonError(f"{error.msg} (line {error.lineno}, column {error.colno})") from None
+        line = f"line {error.lineno}, " if "\n" in error.doc else ""
+        raise NotJsonError(f"{error.msg} ({line}column {error.colno})") from None
     except RecursionError:
         raise NotJsonError("it is nested too deeply") from None
     except ValueError:

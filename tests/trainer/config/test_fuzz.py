@@ -75,10 +75,15 @@ def test_reading_never_raises_and_says_what_can_be_sent(task: str, raw: dict[str
         assert len(problem.msg) < 1000
 
 
+def default_of(task: str, name: str) -> Any:
+    return CONFIGS[task].model_fields[name].get_default(call_default_factory=True)
+
+
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), task=st.sampled_from(sorted(CONFIGS)))
 def test_reading_what_was_resolved_changes_nothing(data: st.DataObject, task: str) -> None:
-    reading = read_config(task, data.draw(plausible(task)))
+    raw = data.draw(plausible(task))
+    reading = read_config(task, raw)
     if reading.config is None:
         return
     resolved = json.loads(json.dumps(reading.config.resolved(), allow_nan=False))
@@ -87,7 +92,9 @@ def test_reading_what_was_resolved_changes_nothing(data: st.DataObject, task: st
     assert again.config == reading.config
     assert again.config is not None
     assert again.config.resolved() == resolved
-    assert set(again.warnings) <= set(reading.warnings)
+    derived = {name for name in resolved if name not in raw and resolved[name] != default_of(task, name)}
+    # A derived value that is written out may be told to have no effect; nothing else is new.
+    assert {warning.loc[0] for warning in set(again.warnings) - set(reading.warnings)} <= derived
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

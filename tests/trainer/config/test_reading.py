@@ -64,11 +64,16 @@ def test_values_are_read_as_paddlenlp_reads_them(name: str, given: Any, value: A
         ("warmup_steps", True, "got true, expected a whole number >= 0", None),
         ("warmup_steps", 2**63, None, "The number is too large."),
         ("warmup_steps", "1_0", 'got "1_0", expected a whole number >= 0', None),
-        ("max_steps", 0, "got 0, expected -1 (not set) or a whole number >= 1", "Use for example -1."),
+        (
+            "max_steps",
+            0,
+            "got 0, expected -1 (not set) or a whole number >= 1",
+            "Leave it out if it is not needed.",
+        ),
         ("per_device_train_batch_size", 0, "got 0, expected a whole number >= 1", "Use for example 8."),
         ("warmup_ratio", 2, "got 2, expected a number >= 0 and <= 1", None),
         ("num_train_epochs", 0, "got 0, expected a number > 0 and <= 1000000", None),
-        ("do_eval", "maybe", 'got "maybe", expected true or false', "Use for example false."),
+        ("do_eval", "maybe", 'got "maybe", expected true or false', "Write true or false."),
         ("do_eval", 2, "got 2, expected true or false", None),
         ("do_eval", [True], "got [true], expected true or false", None),
         (
@@ -78,6 +83,10 @@ def test_values_are_read_as_paddlenlp_reads_them(name: str, given: Any, value: A
             "Did you mean epoch?",
         ),
         ("evaluation_strategy", 5, "got 5, expected one of no, steps, epoch", None),
+        ("fp16_opt_level", "o2", None, "Did you mean O2?"),
+        ("lr_scheduler_type", "Cosine", None, "Did you mean cosine?"),
+        ("optim", "adamw_torch", None, "Did you mean adamw?"),
+        ("optim", "sgd", None, 'Use for example "adamw".'),
         ("fp16_opt_level", "O3", 'got "O3", expected one of O0, O1, O2', None),
         ("metric_for_best_model", 7, "got 7, expected text", 'Put it in quotes: "7".'),
         ("output_dir", "", 'got "", expected a path', "The text is empty."),
@@ -173,7 +182,9 @@ def test_a_prefix_of_a_name_is_not_the_name(read: Read) -> None:
 
 
 def test_an_unknown_name_without_likeness_points_at_the_schema(read: Read) -> None:
-    assert only(read(zzzzqqqq=1).problems).hint == "GET /schemas/finetune lists all names."
+    assert only(read(zzzzqqqq=1).problems).hint == (
+        "docs/config.md and GET /schemas/finetune list all names."
+    )
 
 
 @pytest.mark.parametrize(
@@ -322,6 +333,12 @@ def test_a_config_that_is_not_an_object_is_a_problem(raw: Any) -> None:
     assert "expected a JSON object" in only(read_config("finetune", raw).problems).msg
 
 
+def test_a_whole_job_in_place_of_its_arguments_is_one_problem(read: Read) -> None:
+    problem = only(read(task="finetune", name="first", config={"max_steps": 3}).problems)
+    assert problem.loc == ("config",)
+    assert problem.hint == "Give what is inside config."
+
+
 def test_an_unknown_task_and_one_without_arguments_are_problems() -> None:
     assert only(read_config("fintune", {}).problems).hint == "Did you mean finetune?"
     assert only(read_config("merge", {}).problems).loc == ("task",)
@@ -364,10 +381,10 @@ def test_an_override_needs_an_equals_sign(file: Path) -> None:
         (b'{"learning_rate": NaN}', "NaN is not a JSON number"),
         (b'{"learning_rate": -Infinity}', "-Infinity is not a JSON number"),
         (b'{"seed": 1, "seed": 2}', "the key 'seed' appears twice"),
-        (b'{"seed": 1 "fp16": 2}', "Expecting ',' delimiter (line 1, column 12)"),
+        (b'{"seed": 1 "fp16": 2}', "Expecting ',' delimiter (column 12)"),
         (b'{"seed": "\xff"}', "byte 10 is not UTF-8 text"),
         (b"[1]", "expected a JSON object"),
-        (b"", "Expecting value (line 1, column 1)"),
+        (b"", "Expecting value (column 1)"),
         (b"[" * 100_000, "nested too deeply"),
     ],
 )

@@ -72,3 +72,10 @@ def test_a_broken_line_is_broken_json(line: str | bytes) -> None:
     with pytest.raises(RecordError) as caught:
         parse_sft_line(line)
     assert caught.value.kind == "broken JSON"
+
+
+@pytest.mark.parametrize("line", ['{"src": "q", "tgt": "a"\n', b'{"src": "q", "tgt": "a"\r\n'])
+def test_a_broken_line_is_told_its_column(line: str | bytes) -> None:
+    with pytest.raises(RecordError) as caught:
+        parse_sft_line(line)
+    assert caught.value.message == "broken JSON: Expecting ',' delimiter (column 24)"

@@ -80,6 +80,23 @@ def test_arguments_that_contradict_each_other_are_refused(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ({"evaluation_strategy": "epoch", "save_strategy": "no"}, "Set save_strategy to epoch."),
+        (
+            {"evaluation_strategy": "no", "do_eval": True, "save_strategy": "epoch"},
+            "Set save_strategy to steps, or evaluation_strategy to epoch.",
+        ),
+    ],
+)
+def test_unequal_strategies_are_told_what_would_make_them_equal(
+    read: Read, arguments: dict[str, Any], hint: str
+) -> None:
+    (problem,) = read(load_best_model_at_end=True, **arguments).problems
+    assert (problem.loc, problem.hint) == (("load_best_model_at_end",), hint)
+
+
+@pytest.mark.parametrize(
     ("arguments", "name", "part"),
     [
         ({"src_length": 2048}, "src_length", "leaves its target no room"),

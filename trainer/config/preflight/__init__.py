@@ -136,7 +136,7 @@ class _Check:
         else:
             self.paths["output_dir"] = output
         checkpoint = self.config.resume_from_checkpoint
-        if checkpoint and (self.roots is None or Path(checkpoint).is_absolute()):
+        if checkpoint:
             self._folder(finder.or_inside(self.base), "resume_from_checkpoint", checkpoint)
 
 

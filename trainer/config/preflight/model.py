@@ -2,6 +2,7 @@
 
 import json
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,9 @@ def check_model(
     warnings: list[Problem] = []
     statistics: dict[str, Any] = {}
     try:
-        model_type = _model_type(_file(folder, "config.json", finder))
-        statistics["model_type"] = model_type
-        if model_type == "gemma" and config.fp16:
-            msg = "Gemma's activations leave the range of float16, so fp16 training of it is fragile"
-            warnings.append(Problem(("fp16",), msg, "Set bf16 to true in place of fp16."))
+        content = _json_object(_file(folder, "config.json", finder))
+        statistics["model_type"] = _model_type(content)
+        warnings += _doubts(content, config)
     except (_FolderError, OSError) as error:
         problems.append(_problem((MODEL, "config.json"), error))
     try:
@@ -48,6 +47,18 @@ def check_model(
     except (_FolderError, OSError) as error:
         problems.append(_problem((MODEL,), error))
     return problems, warnings, statistics
+
+
+def _doubts(content: dict[str, Any], config: FinetuneConfig) -> Iterator[Problem]:
+    """What is legal for a model with this config.json, but surely unwanted."""
+    if content["model_type"] == "gemma" and config.fp16:
+        msg = "Gemma's activations leave the range of float16, so fp16 training of it is fragile"
+        yield Problem(("fp16",), msg, "Set bf16 to true in place of fp16.")
+    longest = content.get("max_position_embeddings")
+    if isinstance(longest, int) and 0 < longest < config.max_length:
+        msg = f"max_length {config.max_length} > max_position_embeddings {longest} of the model, "
+        msg += "which has not learned longer sequences"
+        yield Problem(("max_length",), msg, f"Set max_length to at most {longest}.")
 
 
 def check_tokenizer(
@@ -115,8 +126,7 @@ def _json_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def _model_type(path: Path) -> str:
-    content = _json_object(path)
+def _model_type(content: dict[str, Any]) -> str:
     model_type = content.get("model_type")
     if model_type not in MODEL_TYPES:
         raise _FolderError(

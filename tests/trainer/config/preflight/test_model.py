@@ -176,6 +176,17 @@ def test_fp16_on_gemma_is_a_warning(config: Config, roots: Roots) -> None:
     assert check_job(config(save_strategy="no", bf16=True), roots).warnings == ()
 
 
+def test_sequences_longer_than_the_model_knows_are_a_warning(
+    config: Config, roots: Roots, model: Path
+) -> None:
+    (model / "config.json").write_text(json.dumps({"model_type": "gemma", "max_position_embeddings": 1500}))
+    (warning,) = check_job(config(save_strategy="no", max_length=2000), roots).warnings
+    assert warning.loc == ("max_length",)
+    assert "max_length 2000 > max_position_embeddings 1500" in warning.msg
+    assert warning.hint == "Set max_length to at most 1500."
+    assert check_job(config(save_strategy="no", max_length=1500), roots).warnings == ()
+
+
 def test_a_vocabulary_with_its_merges_is_a_tokenizer(config: Config, roots: Roots, model: Path) -> None:
     (model / "tokenizer.json").rename(model / "vocab.json")
     assert len(check_job(config(), roots).problems) == 1

@@ -135,6 +135,15 @@ def test_a_checkpoint_to_resume_from_must_exist_in_an_allowed_place(
     assert "does not exist" in check_job(missing, roots, work).problems[0].msg
 
 
+def test_a_relative_checkpoint_is_looked_for_in_the_roots(config: Config, roots: Roots) -> None:
+    (roots.models[0] / "runs" / "checkpoint-3").mkdir(parents=True)
+    found = check_job(config(resume_from_checkpoint="runs/checkpoint-3"), roots)
+    assert found.problems == ()
+    assert found.config.resolved()["resume_from_checkpoint"] == str(roots.models[0] / "runs" / "checkpoint-3")
+    (problem,) = check_job(config(resume_from_checkpoint="checkpoint-4"), roots).problems
+    assert problem.loc == ("resume_from_checkpoint",)
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_a_folder_that_may_not_be_read_is_a_problem(config: Config, roots: Roots, data: Path) -> None:
     data.chmod(0)
