@@ -77,10 +77,15 @@ class SafetensorsFile:
     def read(self, name: str) -> np.ndarray:
         """One tensor whose dtype is among `FLOATS`; bfloat16 comes as float32, which holds it exactly."""
         header = self.headers[name]
-        return self._items(name, 0, math.prod(header.shape)).reshape(header.shape)
+        items = self._items(name, 0, math.prod(header.shape)).reshape(header.shape)
+        if header.dtype == "BF16":
+            return (items.astype(np.uint32) << 16).view(np.float32)
+        return items
 
     def pieces(self, name: str, limit: int) -> Iterator[tuple[int, np.ndarray]]:
-        """One tensor of at least one dimension, some rows at a time: (first row, rows as `read` gives them).
+        """One tensor of at least one dimension, some rows at a time: (first row, rows).
+
+        bfloat16 comes as its bits, in uint16, which Paddle takes for bfloat16.
 
         Args:
             name: of a tensor whose dtype is among `FLOATS`.
@@ -97,10 +102,7 @@ class SafetensorsFile:
     def _items(self, name: str, first: int, count: int) -> np.ndarray:
         header = self.headers[name]
         start = self._start + self._offsets[name] + first * header.item_size
-        items = np.fromfile(self.path, _NUMPY[header.dtype], count, offset=start)
-        if header.dtype == "BF16":
-            return (items.astype(np.uint32) << 16).view(np.float32)
-        return items
+        return np.fromfile(self.path, _NUMPY[header.dtype], count, offset=start)
 
 
 def write_safetensors(

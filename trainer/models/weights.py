@@ -57,20 +57,18 @@ class Weight:
             target[..., start:end] = part
 
     @paddle.no_grad()
-    def fill_rows(self, start: int, rows: Tensor, turn: bool) -> None:
-        """Set a piece of the parameter from some rows of a stored tensor, the first of which is `start`.
+    def fill_piece(self, start: int, piece: Tensor, along_outputs: bool) -> None:
+        """Set a piece of the parameter; the piece lies as the parameter does, and its dtype is converted.
 
-        `turn` says that the stored tensor is the transpose of the parameter.
+        Args:
+            start: where the piece begins, along the outputs (the last axis) or else along the first axis.
         """
         first, last = self.columns or (0, self.parameter.shape[-1])
-        end = start + rows.shape[0]
-        rows = rows.astype(self.parameter.dtype)
-        if turn:
-            self.parameter[:, first + start : first + end] = rows.t()
-        elif rows.ndim == 1:
-            self.parameter[first + start : first + end] = rows
+        piece = piece.astype(self.parameter.dtype)
+        if along_outputs:
+            self.parameter[..., first + start : first + start + piece.shape[-1]] = piece
         else:
-            self.parameter[start:end, first:last] = rows
+            self.parameter[start : start + piece.shape[0], first:last] = piece
 
     def fill(self, tensor: Tensor) -> None:
         """Set the parameter from a tensor as it is on disk; its dtype is converted."""

@@ -18,8 +18,8 @@ from trainer.models.weights_layout import Layout, StoredNames, Target
 if TYPE_CHECKING:
     from trainer.models.base import CausalLM
 
-# What is read at once: large enough to be fast, small beside any model worth the care.
-_CHUNK_BYTES = 32 << 20
+# What is read at once: small enough to be turned in the processor's cache.
+_PIECE_BYTES = 4 << 20
 _SHARD = re.compile(r"model-\d+-of-(\d+)\.safetensors")
 _PICKLES = ("*.pdparams", "*.bin", "*.pt", "*.pth", "*.ckpt")
 
@@ -81,8 +81,10 @@ class _Entry:
                 owner.fill(paddle.to_tensor(np.ascontiguousarray(part)))
             return
         turn = self.turned_head or (weight.transposed and self.layout is Layout.HUGGING_FACE)
-        for start, rows in self.file.pieces(self.stored, _CHUNK_BYTES):
-            weight.fill_rows(start, paddle.to_tensor(rows), turn)
+        along_outputs = turn or weight.parameter.ndim == 1
+        for start, rows in self.file.pieces(self.stored, _PIECE_BYTES):
+            piece = np.ascontiguousarray(rows.T) if turn else rows
+            weight.fill_piece(start, paddle.to_tensor(piece), along_outputs)
 
 
 def _plan(model: "CausalLM", files: list[SafetensorsFile], directory: Path) -> list[_Entry]:

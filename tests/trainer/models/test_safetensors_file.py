@@ -39,6 +39,25 @@ def test_bfloat16_is_read_as_the_float32_it_stands_for(tmp_path: Path):
     assert (SafetensorsFile(tmp_path / "file").read("x") == expected).all()
 
 
+def test_a_tensor_comes_in_pieces_of_whole_rows(tmp_path: Path):
+    write_safetensors(tmp_path / "file", headers(), TENSORS.__getitem__, {"format": "pt"})
+    file = SafetensorsFile(tmp_path / "file")
+    assert file.metadata == {"format": "pt"}
+    for limit, rows in ((1, 1), (12, 1), (23, 1), (24, 2), (1000, 2)):
+        pieces = list(file.pieces("b", limit))
+        assert [start for start, _ in pieces] == list(range(0, 2, rows))
+        assert (np.concatenate([piece for _, piece in pieces]) == TENSORS["b"]).all()
+    assert [piece.tolist() for _, piece in file.pieces("a", 4)] == [[0, 1], [2, 3], [4]]
+    assert list(file.pieces("empty", 4)) == []
+
+
+def test_pieces_of_bfloat16_are_its_bits(tmp_path: Path):
+    bits = np.array([0x3F80, 0xC020], np.uint16)
+    write_safetensors(tmp_path / "file", {"x": TensorHeader("BF16", (2,))}, lambda _: bits, {})
+    ((_, piece),) = SafetensorsFile(tmp_path / "file").pieces("x", 100)
+    assert (piece.dtype, piece.tolist()) == (np.uint16, bits.tolist())
+
+
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path):
     path = tmp_path / "file"
     path.write_bytes(b"old")
