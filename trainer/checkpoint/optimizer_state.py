@@ -43,7 +43,7 @@ def save_optimizer(model: CausalLM, optimizer: paddle.optimizer.AdamW, directory
     # Paddle appends a counter to each accumulator's name.
     accumulators = {name.rpartition("_")[0]: tensor for name, tensor in state.items()}
     tensors: dict[str, np.ndarray] = {}
-    for name, weight in model.parameter_names().items():
+    for name, weight in model.trained_weights().items():
         owner = _owner(weight, masters)
         found = {kind: accumulators.get(f"{owner}_{theirs}") for kind, theirs in _ACCUMULATORS.items()}
         found[_MASTER] = masters.get(weight.parameter.name)
@@ -67,7 +67,7 @@ def load_optimizer(model: CausalLM, optimizer: paddle.optimizer.AdamW, directory
         names = set(file.keys())
         if not names:
             return
-        for name, weight in model.parameter_names().items():
+        for name, weight in model.trained_weights().items():
             if weight.parameter.stop_gradient:
                 continue
             if f"{name}/{_MASTER}" in names:

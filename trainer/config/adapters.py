@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from trainer.config.preflight.hub import HubName
 from trainer.config.problems import DataError, Problem
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -212,14 +213,24 @@ def _common(settings: AdapterSettings) -> dict[str, Any]:
     return {
         "peft_type": settings.kind,
         "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": settings.base,
+        **_base_fields(settings.base),
         "inference_mode": True,
     }
 
 
+def _base_fields(base: str | None) -> dict[str, Any]:
+    """PEFT writes the revision of a hub name in a field of its own."""
+    name = HubName.parse(base) if base else None
+    if name is None:
+        return {"base_model_name_or_path": base, "revision": None}
+    return {"base_model_name_or_path": name.repository, "revision": name.revision}
+
+
 def _base(raw: Mapping[str, Any]) -> str | None:
-    base = raw.get("base_model_name_or_path")
-    return base if isinstance(base, str) and base else None
+    base, revision = raw.get("base_model_name_or_path"), raw.get("revision")
+    if not isinstance(base, str) or not base:
+        return None
+    return f"{base}@{revision}" if isinstance(revision, str) and HubName.parse(base) else base
 
 
 def _no_adapter(folder: Path) -> Problem:

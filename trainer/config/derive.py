@@ -110,6 +110,13 @@ def rslora_plus(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Pr
     return {}, None
 
 
+def lora_alpha(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Problem | None]:
+    """Without an alpha the scale is 2 for any rank; with rslora alpha is 4. A saved adapter has its own."""
+    if not config.lora or config.lora_path or config.lora_alpha > 0:
+        return {}, None
+    return {"lora_alpha": 4 if config.rslora else 2 * config.lora_rank}, None
+
+
 DERIVATIONS: tuple[Derivation, ...] = (
     train_unless_told_otherwise,
     evaluate_when_there_is_a_strategy,
@@ -120,4 +127,5 @@ DERIVATIONS: tuple[Derivation, ...] = (
     tokenizer_of_the_model,
     cpu_without_cuda,
     rslora_plus,
+    lora_alpha,
 )

@@ -10,6 +10,7 @@ from typing import Any
 from trainer.config.derive import LOWER_IS_BETTER
 from trainer.config.problems import Problem
 from trainer.config.schema import DEGREES, TaskConfig
+from trainer.config.values import show
 
 Check = Callable[[Any], Iterator[Problem]]
 
@@ -201,6 +202,19 @@ def one_tuning_method(config: Any) -> Iterator[Problem]:
         )
 
 
+@problem("lora", "lora_path")
+def a_saved_adapter_needs_lora(config: Any) -> Iterator[Problem]:
+    if config.lora_path and not config.lora:
+        yield Problem(("lora_path",), f"got {show(config.lora_path)}, and lora is false", "Set lora to true.")
+
+
+@problem("prefix_tuning", "prefix_path")
+def a_saved_prefix_needs_prefix_tuning(config: Any) -> Iterator[Problem]:
+    if config.prefix_path and not config.prefix_tuning:
+        msg = f"got {show(config.prefix_path)}, and prefix_tuning is false"
+        yield Problem(("prefix_path",), msg, "Set prefix_tuning to true.")
+
+
 @problem("prefix_tuning", "pipeline_parallel_degree")
 def no_prefix_in_a_pipeline(config: Any) -> Iterator[Problem]:
     if config.prefix_tuning and config.pipeline_parallel_degree > 1:
@@ -330,6 +344,26 @@ def degree_without_sharding(config: Any) -> Iterator[Problem]:
     if config.sharding_parallel_degree > 1 and not config.sharding:
         msg = f"degree {config.sharding_parallel_degree} has no effect without sharding"
         yield Problem(("sharding_parallel_degree",), msg, "Set sharding too, or leave the degree out.")
+
+
+#: Options of a tuning method, by the switch without which they do nothing.
+OPTIONS_OF = {
+    "lora": ("lora_rank", "rslora", "lora_plus_scale", "lora_alpha", "lora_dropout", "target_modules"),
+    "prefix_tuning": ("num_prefix_tokens", "prefix_projection", "prefix_projection_hidden_size"),
+}
+
+
+@warning("lora")
+def options_of_an_adapter_that_is_off(config: Any) -> Iterator[Problem]:
+    fields = type(config).model_fields
+    for switch, options in OPTIONS_OF.items():
+        if getattr(config, switch, True):
+            continue
+        for name in options:
+            value = getattr(config, name)
+            if value != fields[name].get_default(call_default_factory=True):
+                msg = f"{show(value)} has no effect: {switch} is false"
+                yield Problem((name,), msg, f"Set {switch} to true, or leave it out.")
 
 
 @warning("desirable_weight", "undesirable_weight")

@@ -12,7 +12,7 @@ from trainer.events import finite
 from trainer.files import write_json
 from trainer.loop.report import log_metrics
 from trainer.loop.results import write_results
-from trainer.loop.setup import Run, StopQuestion, evaluate_run
+from trainer.loop.setup import Run, StopQuestion, count_parameters, count_trainable, evaluate_run
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,10 @@ def take_best_model(run: Run) -> int:
         _warn_no_best(run, f"{state.best_checkpoint} cannot be used: {damage}")
         return state.step
     log.info("taking the best model, %s (%s %.6g)", path, run.config.metric_for_best_model, state.best_metric)
-    run.model = load_model(path)
+    if run.model.adapter is None:
+        run.model = load_model(path)
+    else:
+        run.model.adapter.load(path)
     return step
 
 
@@ -92,6 +95,8 @@ def _train_results(run: Run, seconds: float) -> dict[str, Any]:
         "epoch": state.epochs,
         "train_runtime": seconds,
         "train_tokens": state.tokens,
+        "parameters": count_parameters(run.model),
+        "trainable_parameters": count_trainable(run.model),
         "train_steps_per_second": report.steps / seconds if seconds else 0.0,
         "train_samples_per_second": report.samples / seconds if seconds else 0.0,
     }

@@ -7,13 +7,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from trainer import load_model, load_tokenizer
+from trainer import load_tokenizer
 from trainer.config import FinetuneConfig
 from trainer.config.problems import Problem
 from trainer.data.batches import Collator
 from trainer.data.dataset import Split, split_warnings, tokenize_split
 from trainer.data.files import read_records
 from trainer.events import EventWriter
+from trainer.loop.adapters import starting_model
 from trainer.loop.device import choose_device
 from trainer.loop.evaluation import evaluate
 from trainer.loop.final import final_evaluation, finish, finish_stopped, take_best_model
@@ -21,7 +22,7 @@ from trainer.loop.precision import Precision, choose_precision, make_precision
 from trainer.loop.report import log_metrics
 from trainer.loop.results import write_results
 from trainer.loop.resume import starting_checkpoint
-from trainer.loop.setup import StopQuestion, build_collator, count_parameters, prepare_run
+from trainer.loop.setup import StopQuestion, build_collator, count_parameters, count_trainable, prepare_run
 from trainer.loop.train import train
 from trainer.models.base import CausalLM
 from trainer.tokenizers import Tokenizer
@@ -58,9 +59,11 @@ def finetune(config: FinetuneConfig, events: EventWriter, should_stop: StopQuest
     train_split = _load("train", config, tokenizer, events) if config.do_train else None
     dev_split = _load("dev", config, tokenizer, events) if config.do_eval else None
     collate = build_collator(config, tokenizer)
-    model = load_model(start.path if start else config.model_name_or_path, options=_model_options(config))
+    model = starting_model(config, start)
+    all_parameters, trainable = count_parameters(model), count_trainable(model)
     log.info(
-        "%s, %.4g million parameters, on %s", model.config.model_type, count_parameters(model) / 1e6, device
+        "%s, %.4g million parameters, on %s; %d of them are trained (%.3g %%)",
+        *(model.config.model_type, all_parameters / 1e6, device, trainable, 100 * trainable / all_parameters),
     )
     if train_split is None:
         return _evaluate_only(config, events, dev_split, collate, model, precision, should_stop)
@@ -96,12 +99,6 @@ def _evaluate_only(
         return result | {"stopped": True}
     log_metrics(events, {"step": 0, "epoch": 0.0, **metrics})
     return result | {"metrics": write_results(output_dir, {"eval": metrics})}
-
-
-def _model_options(config: FinetuneConfig) -> dict[str, Any]:
-    """The fields of config.json that the arguments set differently."""
-    names = ("fuse_attention_qkv", "fuse_attention_ffn")
-    return {name: value for name in names if (value := getattr(config, name)) is not None}
 
 
 def _load(name: str, config: FinetuneConfig, tokenizer: Tokenizer, events: EventWriter) -> Split:

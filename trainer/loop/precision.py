@@ -130,6 +130,7 @@ class MixedPrecision(FullPrecision):
                 dtype=self._precision.dtype,
                 master_weight=True,
                 master_grad=self._master_grad,
+                excluded_layers=model.adapter.fp32_layers() if model.adapter else None,
             )
             model.dtype = self._precision.dtype
 

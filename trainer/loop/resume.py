@@ -32,6 +32,8 @@ COMPARED = (
     "warmup_ratio",
     "weight_decay",
     "max_grad_norm",
+    "lora_plus_scale",
+    "lora_dropout",
     "src_length",
     "max_length",
     "seed",

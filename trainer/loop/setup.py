@@ -160,8 +160,13 @@ def evaluate_run(run: Run, split: Split, should_stop: StopQuestion) -> dict[str,
 
 
 def count_parameters(model: CausalLM) -> int:
-    """Numbers in all parameters of a model."""
+    """Numbers in all parameters of a model, those of an adapter included."""
     return sum(math.prod(parameter.shape) for parameter in model.parameters())
+
+
+def count_trainable(model: CausalLM) -> int:
+    """Numbers in the parameters that are trained."""
+    return sum(math.prod(weight.disk_shape) for weight in model.trained_weights().values())
 
 
 def _check_optimizer_is_there(start: Checkpoint) -> None:

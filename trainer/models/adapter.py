@@ -21,6 +21,10 @@ class Adapter(Protocol):
         """Write it as a Hugging Face PEFT adapter."""
         ...
 
+    def load(self, directory: Path) -> None:
+        """Take the tensors of an adapter of the same shape."""
+        ...
+
     def fp32_layers(self) -> list[nn.Layer]:
         """The modules that hold its parameters, which stay float32 in mixed precision."""
         ...

@@ -20,13 +20,10 @@ NAMES = [
 REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "configs"
 #: What this version refuses in each file: the arguments the user has to change.
 REFUSED = {
-    ("bloom", "lora"): {"lora"},
-    ("bloom", "pt"): {"prefix_tuning"},
     ("bloom", "sft"): {"tensor_parallel_degree"},
     ("gemma", "dpo"): {"tensor_parallel_degree"},
-    ("gemma", "dpo_lora"): {"lora"},
     ("gemma", "kto"): {"tensor_parallel_degree"},
-    ("gemma", "kto_lora"): {"tensor_parallel_degree", "lora"},
+    ("gemma", "kto_lora"): {"tensor_parallel_degree"},
     ("gemma", "sft"): {"sharding_parallel_degree"},
 }
 

@@ -124,12 +124,12 @@ def test_a_long_value_is_shortened(read: Read) -> None:
 
 
 def test_all_problems_are_collected(read: Read) -> None:
-    reading = read(learing_rate=1, seed="x", fp16=True, bf16=True, lora=True, src_length=9000, max_length=10)
+    reading = read(learing_rate=1, seed="x", fp16=True, bf16=True, vera=True, src_length=9000, max_length=10)
     assert {problem.loc[0] for problem in reading.problems} == {
         "learing_rate",
         "seed",
         "fp16",
-        "lora",
+        "vera",
         "src_length",
     }
 
@@ -260,8 +260,8 @@ def test_secrets_are_neither_kept_nor_shown() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("lora", True),
-        ("prefix_tuning", True),
+        ("vera", True),
+        ("lokr", True),
         ("zero_padding", True),
         ("lazy", True),
         ("chat_template", "gemma"),

@@ -90,6 +90,18 @@ def cached_folder(name: HubName, part: Part) -> Path | None:
     return folder if _is_whole(folder, part) else None
 
 
+def name_of_cached(folder: Path) -> str | None:
+    """The hub name of a folder of the cache, its commit included; None for any other folder."""
+    try:
+        repository, snapshots, commit = folder.relative_to(cache_folder()).parts
+    except ValueError:
+        return None
+    kind, *owner_and_name = repository.split("--")
+    if kind != "models" or snapshots != "snapshots" or len(owner_and_name) != 2:
+        return None
+    return f"{'/'.join(owner_and_name)}@{commit}"
+
+
 def _is_whole(folder: Path, part: Part) -> bool:
     """Other tools fetch single files into the cache, so a folder there need not be a whole model."""
     names = {path.name for path in folder.iterdir() if path.is_file()}
