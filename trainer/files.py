@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,6 +12,13 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file atomically, in the form Hugging Face's tools write."""
     with atomic_file(path) as file:
         file.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def write_json_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write a JSON lines file atomically."""
+    with atomic_file(path) as file:
+        for record in records:
+            file.write((json.dumps(record, ensure_ascii=False) + "\n").encode())
 
 
 @contextmanager

@@ -1,37 +1,45 @@
-"""From examples to batches: epoch order, optimizer steps, padding."""
+"""From rows of examples to batches: epoch order, optimizer steps, padding."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
-from trainer.data.sft import IGNORE, Example
+from trainer.data.packing import Row
+from trainer.data.sft import IGNORE
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch, padded to its longest example (or to a fixed length).
+    """One micro-batch, padded to its longest row (or to a fixed length).
 
     Attributes:
-        input_ids: int64 [examples, length].
-        labels: int64 [examples, length], shifted, -100 where nothing is learned.
-        attention_mask: int64 [examples, length], 1 = real token, 0 = padding.
+        input_ids: int64 [rows, length].
+        labels: int64 [rows, length], shifted, -100 where nothing is learned.
+        documents: int64 [rows, length], 0 = padding, else the number (from 1) of the example in its row.
+        position_ids: int64 [rows, length], from 0 in every example.
     """
 
     input_ids: np.ndarray
     labels: np.ndarray
-    attention_mask: np.ndarray
+    documents: np.ndarray
+    position_ids: np.ndarray
+
+    @property
+    def rows(self) -> int:
+        return len(self.input_ids)
 
     @property
     def examples(self) -> int:
-        return len(self.input_ids)
+        return int(self.documents.max(axis=1).sum())
 
     @property
     def tokens(self) -> int:
         """Real (not padding) input tokens."""
-        return int(self.attention_mask.sum())
+        return int(np.count_nonzero(self.documents))
 
     @property
     def label_tokens(self) -> int:
@@ -40,10 +48,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class Collator:
-    """Pads examples to one rectangle.
+    """Pads rows to one rectangle.
 
     `side` is where the padding goes ("left" or "right"). `length` fixes the width; without it the width is
-    the longest example's, rounded up to a multiple of `multiple_of`.
+    the longest row's, rounded up to a multiple of `multiple_of`.
     """
 
     pad_id: int
@@ -51,39 +59,60 @@ class Collator:
     length: int | None = None
     multiple_of: int | None = None
 
-    def __call__(self, examples: Sequence[Example]) -> Batch:
-        longest = max(example.length for example in examples)
+    def __call__(self, rows: Sequence[Row]) -> Batch:
+        longest = max(row.length for row in rows)
         width = max(longest, self.length or 0)
         if self.multiple_of:
             width = -(-width // self.multiple_of) * self.multiple_of
-        shape = (len(examples), width)
-        input_ids = np.full(shape, self.pad_id, dtype=np.int64)
-        labels = np.full(shape, IGNORE, dtype=np.int64)
-        mask = np.zeros(shape, dtype=np.int64)
-        for row, example in enumerate(examples):
-            place = slice(width - example.length, width) if self.side == "left" else slice(0, example.length)
-            input_ids[row, place] = example.input_ids
-            labels[row, place] = example.labels
-            mask[row, place] = 1
-        return Batch(input_ids, labels, mask)
+        shape = (len(rows), width)
+        batch = Batch(
+            input_ids=np.full(shape, self.pad_id, dtype=np.int64),
+            labels=np.full(shape, IGNORE, dtype=np.int64),
+            documents=np.zeros(shape, dtype=np.int64),
+            position_ids=np.zeros(shape, dtype=np.int64),
+        )
+        for number, row in enumerate(rows):
+            start = width - row.length if self.side == "left" else 0
+            for document, part in enumerate(row.parts, start=1):
+                place = number, slice(start, start + part.length)
+                batch.input_ids[place] = part.input_ids
+                batch.labels[place] = part.labels
+                batch.documents[place] = document
+                batch.position_ids[place] = np.arange(part.length)
+                start += part.length
+        return batch
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> np.ndarray:
-    """The order of `count` examples in an epoch: a permutation that depends on nothing but seed and epoch."""
+    """The order of `count` rows in an epoch: a permutation that depends on nothing but seed and epoch."""
     return np.random.default_rng((seed, epoch)).permutation(count)
 
 
-def epoch_steps(
-    order: Sequence[int] | np.ndarray, consumed: int, batch_size: int, accumulation: int, drop_last: bool
-) -> Iterator[list[np.ndarray]]:
-    """The optimizer steps left in an epoch after its first `consumed` examples.
+@dataclass(frozen=True)
+class StepRows:
+    """The micro-batches of one optimizer step, and whether it is the last one of its epoch."""
 
-    Yields, for each step, its micro-batches: index arrays of `batch_size` examples, `accumulation` of them.
-    What is left at the end makes a smaller micro-batch (unless `drop_last`) and a shorter step.
+    parts: list[list[Row]]
+    last: bool
+
+
+def epoch_steps(
+    rows: Iterable[Row], batch_size: int, accumulation: int, drop_last: bool
+) -> Iterator[StepRows]:
+    """The optimizer steps of the rows that are left in an epoch.
+
+    A step has `accumulation` micro-batches of `batch_size` rows. What is left at the end makes a smaller
+    micro-batch (unless `drop_last`) and a shorter step.
     """
-    rest = order[consumed:]
-    end = len(rest) // batch_size * batch_size if drop_last else len(rest)
-    stride = batch_size * accumulation
-    for start in range(0, end, stride):
-        step = rest[start : min(start + stride, end)]
-        yield [np.asarray(step[at : at + batch_size]) for at in range(0, len(step), batch_size)]
+    stream = iter(rows)
+
+    def take() -> list[Row]:
+        taken = list(islice(stream, batch_size * accumulation))
+        return taken[: len(taken) // batch_size * batch_size] if drop_last else taken
+
+    step = take()
+    while step:
+        following = take()
+        parts = [step[at : at + batch_size] for at in range(0, len(step), batch_size)]
+        yield StepRows(parts, last=not following)
+        step = following

@@ -1,21 +1,25 @@
-"""Tokenizing the splits of a data set, with a count of everything that happens on the way."""
+"""Encoding the splits of a data set, with a count of everything that happens on the way."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainer.config.problems import DataError, Problem
-from trainer.data.sft import Example, tokenize_record
 
 if TYPE_CHECKING:
     from trainer.config.records import SftRecord
-    from trainer.tokenizers import Tokenizer
+    from trainer.data.encoding import Encoder
+    from trainer.data.sft import Example
 
 log = logging.getLogger(__name__)
+
+FIELD = "dataset_name_or_path"
+#: How many records left out are named one by one.
+NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -24,17 +28,21 @@ class Split:
 
     Attributes:
         name: "train" or "dev".
-        examples: those that can be trained on, in file order.
-        dropped: records left out because not one target token fits.
+        records: those that became `examples`, in file order.
+        examples: what can be trained on.
+        dropped: where the records left out lie and why, because not one target token fits.
         cut: examples whose last answer was cut, so that it ends without EOS.
         shortened: examples that lost earlier turns.
+        masked: examples with earlier answers that the chat template does not let be learned.
     """
 
     name: str
+    records: tuple[SftRecord, ...]
     examples: tuple[Example, ...]
-    dropped: int
+    dropped: tuple[str, ...]
     cut: int
     shortened: int
+    masked: int
 
     @property
     def tokens(self) -> int:
@@ -53,55 +61,64 @@ class Split:
         return f"{len(self.examples)} examples, {digest.hexdigest()}"
 
 
-def tokenize_split(
-    name: str, records: Iterable[SftRecord], tokenizer: Tokenizer, src_length: int, max_length: int
-) -> Split:
-    """Tokenize all records of a split.
+def encode_split(name: str, records: Iterable[SftRecord], encoder: Encoder, max_length: int) -> Split:
+    """Encode all records of a split.
 
     Raises:
         DataError: the split has no record, or none of them has a target token that fits.
     """
-    examples: list[Example] = []
-    read = cut = shortened = 0
+    kept: list[tuple[SftRecord, Example]] = []
+    dropped: list[str] = []
     for record in records:
-        read += 1
-        example = tokenize_record(record, tokenizer, src_length, max_length)
-        if not example.label_tokens:
-            continue
-        examples.append(example)
-        cut += example.cut
-        shortened += example.lost_turns > 0
-    if not read:
-        raise DataError(Problem(("dataset_name_or_path", name), f"the {name} split has no records"))
-    if not examples:
-        raise DataError(
-            Problem(
-                ("dataset_name_or_path", name),
-                f"none of the {read} records of the {name} split has a target token within"
-                f" max_length={max_length}, so there is nothing to learn",
-                "Raise max_length, lower src_length, or look at the tgt texts.",
-            )
-        )
-    split = Split(name, tuple(examples), read - len(examples), cut, shortened)
-    log.info(
-        "%s: %d examples, %d tokens, %d of them learned",
-        name,
-        len(examples),
-        split.tokens,
-        split.label_tokens,
+        example = encoder.example(record)
+        if example.label_tokens:
+            kept.append((record, example))
+        else:
+            dropped.append(f"{record.location} ({why_nothing_is_learned(example, max_length)})")
+    if not kept and not dropped:
+        raise DataError(Problem((FIELD, name), f"the {name} split has no records"))
+    if not kept:
+        raise DataError(nothing_to_learn(name, len(dropped), dropped))
+    examples = tuple(example for _, example in kept)
+    split = Split(
+        name=name,
+        records=tuple(record for record, _ in kept),
+        examples=examples,
+        dropped=tuple(dropped),
+        cut=sum(example.cut for example in examples),
+        shortened=sum(example.lost_turns > 0 for example in examples),
+        masked=sum(example.masked_turns > 0 for example in examples),
     )
+    log.info("%s: %d examples, %d tokens, %d of them learned", name, *_counts(split))
     return split
+
+
+def why_nothing_is_learned(example: Example, max_length: int) -> str:
+    """Why an example has no label token."""
+    if example.length + 1 >= max_length:
+        return f"its source alone fills max_length={max_length}"
+    return "its target has no token"
+
+
+def nothing_to_learn(name: str, count: int, dropped: list[str]) -> Problem:
+    """The problem of a split all of whose `count` records were left out; `dropped` says where and why."""
+    return Problem(
+        (FIELD, name),
+        f"none of the {count} records of the {name} split has a target token that fits, so there is"
+        f" nothing to learn: {_named(dropped, count)}",
+        "Raise max_length, lower src_length, or look at the tgt texts.",
+    )
 
 
 def split_warnings(split: Split, max_length: int) -> Iterator[Problem]:
     """What a user should know about a split: at most one warning for each kind of loss."""
-    loc = ("dataset_name_or_path", split.name)
+    loc = (FIELD, split.name)
     total = len(split.examples)
     if split.dropped:
         yield Problem(
             loc,
-            f"{split.dropped} of {split.dropped + total} records were left out: no target token fits behind"
-            f" the source in max_length={max_length}",
+            f"{len(split.dropped)} of {len(split.dropped) + total} records were left out because nothing of"
+            f" them can be learned: {_named(split.dropped, len(split.dropped))}",
             "Raise max_length or lower src_length.",
         )
     if split.cut:
@@ -118,3 +135,19 @@ def split_warnings(split: Split, max_length: int) -> Iterator[Problem]:
             f" max_length={max_length}",
             "Raise max_length to keep them whole.",
         )
+    if split.masked:
+        yield Problem(
+            loc,
+            f"in {split.masked} of {total} conversations earlier answers are not learned: the chat template"
+            " writes them differently once later turns follow",
+            "Give each answer a record of its own, or use another chat_template.",
+        )
+
+
+def _named(dropped: Sequence[str], count: int) -> str:
+    shown = dropped[:NAMED]
+    return ", ".join(shown) + (f" and {count - len(shown)} more" if count > len(shown) else "")
+
+
+def _counts(split: Split) -> tuple[int, int, int]:
+    return len(split.examples), split.tokens, split.label_tokens

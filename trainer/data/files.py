@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from trainer.config.data_files import FIELD, find_data_files, read_lines
@@ -31,4 +32,4 @@ def read_records(folder: Path, split: str) -> Iterator[SftRecord]:
                     (FIELD, name, number), f"line {number}: {error.message}", "Correct the line."
                 )
                 raise DataError(problem) from None
-            yield record
+            yield replace(record, location=f"{name} line {number}")

@@ -1,69 +1,171 @@
-"""Evaluation: loss, accuracy and perplexity over the label tokens of a data set."""
+"""Evaluation: loss, accuracy and perplexity over the label tokens of a data set, and of generated answers."""
 
 from __future__ import annotations
 
+import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import paddle
 
 from trainer.data.batches import Collator
-from trainer.data.sft import Example
+from trainer.data.packing import Row
+from trainer.files import write_json_lines
 from trainer.loop.precision import FullPrecision
 from trainer.loop.step import batch_loss
 from trainer.models.base import CausalLM
+from trainer.tools.generate import generate_ids, stop_ids
+
+if TYPE_CHECKING:
+    from trainer.config.records import SftRecord
+    from trainer.tokenizers import Tokenizer
+
+log = logging.getLogger(__name__)
+
+GENERATED_FILE = "generated_output.json"
+StopQuestion = Callable[[], bool]
+Item = TypeVar("Item")
 
 
-@paddle.no_grad()
+@dataclass(frozen=True)
+class Generation:
+    """Answers to generate in an evaluation.
+
+    Attributes:
+        records: whose last answers are compared with generated ones.
+        prompts: token ids in front of these answers.
+        tokenizer: gives the generated text.
+        max_new_tokens: longest answer.
+        top_k, top_p: 1 takes the likeliest token; otherwise tokens are drawn.
+        seed: of the draws.
+        output: file for the generated texts; None: they are not kept.
+    """
+
+    records: Sequence[SftRecord]
+    prompts: Sequence[Sequence[int]]
+    tokenizer: Tokenizer
+    max_new_tokens: int
+    top_k: int = 1
+    top_p: float = 1.0
+    seed: int = 0
+    output: Path | None = None
+
+
+@dataclass(frozen=True)
+class EvaluationData:
+    """What an evaluation looks at.
+
+    Attributes:
+        rows: for the loss.
+        examples: how many examples the rows hold.
+        loss_only: leave accuracy out.
+        generation: answers to generate besides.
+    """
+
+    rows: Sequence[Row]
+    examples: int
+    loss_only: bool = False
+    generation: Generation | None = None
+
+
 def evaluate(
     model: CausalLM,
-    examples: Sequence[Example],
+    data: EvaluationData,
     collate: Collator,
     batch_size: int,
     precision: FullPrecision,
-    should_stop: Callable[[], bool],
-    *,
-    loss_only: bool = False,
+    should_stop: StopQuestion,
 ) -> dict[str, float] | None:
-    """Metrics of `model` on `examples`, or None when `should_stop` said so in between.
+    """Metrics of `model` on `data`, or None when `should_stop` said so in between.
 
     Every label token counts the same, whatever batch it is in: ``eval_loss`` is the mean of all token losses,
     ``eval_accuracy`` the share of label tokens that are the model's first choice, ``eval_ppl`` =
-    exp(eval_loss).
+    exp(eval_loss). With generation also ``eval_rouge1``, ``eval_rouge2``, ``eval_rougel``, ``eval_bleu4``.
 
     Args:
-        model, examples, collate, batch_size: what to evaluate, on what, and in which batches.
+        collate, batch_size: how rows become batches.
         precision: its autocast context is used.
         should_stop: asked before every batch.
-        loss_only: leave ``eval_accuracy`` out.
     """
     started = time.monotonic()
-    starts = range(0, len(examples), batch_size)
-    loss, correct, tokens = 0.0, 0, 0
     model.eval()
     try:
-        for start in starts:
-            if should_stop():
-                return None
-            batch = collate(examples[start : start + batch_size])
-            with precision.autocast():
-                result = batch_loss(model, batch)
-            loss += float(result.sum)
-            correct += result.correct or 0
-            tokens += batch.label_tokens
+        metrics = _token_metrics(model, data, collate, batch_size, precision, should_stop)
+        if metrics is not None and data.generation is not None:
+            generated = _generation_metrics(model, data.generation, batch_size, precision, should_stop)
+            metrics = None if generated is None else metrics | generated
     finally:
         model.train()
+    if metrics is None:
+        return None
     seconds = time.monotonic() - started
-    accuracy = {} if loss_only else {"eval_accuracy": correct / tokens}
-    return {
-        "eval_loss": loss / tokens,
-        **accuracy,
-        "eval_ppl": perplexity(loss / tokens),
+    return metrics | {
         "eval_runtime": seconds,
-        "eval_samples_per_second": len(examples) / seconds,
-        "eval_steps_per_second": len(starts) / seconds,
+        "eval_samples_per_second": data.examples / seconds,
+        "eval_steps_per_second": math.ceil(len(data.rows) / batch_size) / seconds,
     }
+
+
+@paddle.no_grad()
+def _token_metrics(
+    model: CausalLM,
+    data: EvaluationData,
+    collate: Collator,
+    batch_size: int,
+    precision: FullPrecision,
+    should_stop: StopQuestion,
+) -> dict[str, float] | None:
+    loss, correct, tokens = 0.0, 0, 0
+    for rows in _batches(data.rows, batch_size):
+        if should_stop():
+            return None
+        batch = collate(rows)
+        with precision.autocast():
+            result = batch_loss(model, batch)
+        loss += float(result.sum)
+        correct += result.correct or 0
+        tokens += batch.label_tokens
+    accuracy = {} if data.loss_only else {"eval_accuracy": correct / tokens}
+    return {"eval_loss": loss / tokens, **accuracy, "eval_ppl": perplexity(loss / tokens)}
+
+
+def _generation_metrics(
+    model: CausalLM,
+    generation: Generation,
+    batch_size: int,
+    precision: FullPrecision,
+    should_stop: StopQuestion,
+) -> dict[str, float] | None:
+    from trainer.loop.generation_metrics import generation_metrics
+
+    tokenizer, stops = generation.tokenizer, stop_ids(model, generation.tokenizer)
+    drawn = {"do_sample": True, "top_k": generation.top_k, "top_p": generation.top_p}
+    how = {} if generation.top_k == 1 else drawn
+    texts: list[str] = []
+    for prompts in _batches(generation.prompts, batch_size):
+        if should_stop():
+            return None
+        with precision.autocast():
+            seed = generation.seed + len(texts)
+            ids = generate_ids(model, prompts, generation.max_new_tokens, stops, seed=seed, **how)
+        texts += [tokenizer.decode(row) for row in ids]
+    expected = [record.tgt[-1] for record in generation.records]
+    if generation.output is not None:
+        lines = [
+            {"src": record.src[-1], "tgt": target, "output": text}
+            for record, target, text in zip(generation.records, expected, texts, strict=True)
+        ]
+        write_json_lines(generation.output, lines)
+        log.info("wrote the generated answers to %s", generation.output)
+    return {f"eval_{name}": value for name, value in generation_metrics(texts, expected).items()}
+
+
+def _batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def perplexity(loss: float) -> float:

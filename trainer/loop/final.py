@@ -95,6 +95,7 @@ def _train_results(run: Run, seconds: float) -> dict[str, Any]:
         "epoch": state.epochs,
         "train_runtime": seconds,
         "train_tokens": state.tokens,
+        "padding_share": state.padding_share,
         "parameters": count_parameters(run.model),
         "trainable_parameters": count_trainable(run.model),
         "train_steps_per_second": report.steps / seconds if seconds else 0.0,

@@ -9,14 +9,13 @@ from typing import Any
 
 from trainer import load_tokenizer
 from trainer.config import FinetuneConfig
-from trainer.config.problems import Problem
 from trainer.data.batches import Collator
-from trainer.data.dataset import Split, split_warnings, tokenize_split
-from trainer.data.files import read_records
+from trainer.data.encoding import build_encoder, ending_warning
 from trainer.events import EventWriter
 from trainer.loop.adapters import starting_model
+from trainer.loop.data import evaluation_data, training_rows
 from trainer.loop.device import choose_device
-from trainer.loop.evaluation import evaluate
+from trainer.loop.evaluation import EvaluationData, evaluate
 from trainer.loop.final import final_evaluation, finish, finish_stopped, take_best_model
 from trainer.loop.precision import Precision, choose_precision, make_precision
 from trainer.loop.report import log_metrics
@@ -25,7 +24,6 @@ from trainer.loop.resume import starting_checkpoint
 from trainer.loop.setup import StopQuestion, build_collator, count_parameters, count_trainable, prepare_run
 from trainer.loop.train import train
 from trainer.models.base import CausalLM
-from trainer.tokenizers import Tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -53,11 +51,11 @@ def finetune(config: FinetuneConfig, events: EventWriter, should_stop: StopQuest
         events.warn(warning)
     start = starting_checkpoint(config, events) if config.do_train else None
     tokenizer = load_tokenizer(config.tokenizer_name_or_path or config.model_name_or_path)
-    if tokenizer.eos_id is None:
-        msg = "the tokenizer has no EOS token, so the model does not learn to end an answer"
-        events.warn(Problem(("tokenizer_name_or_path",), msg))
-    train_split = _load("train", config, tokenizer, events) if config.do_train else None
-    dev_split = _load("dev", config, tokenizer, events) if config.do_eval else None
+    encoder = build_encoder(config, tokenizer)
+    if warning := ending_warning(config, tokenizer):
+        events.warn(warning)
+    train_data = training_rows(config, encoder, events) if config.do_train else None
+    dev_data = evaluation_data(config, encoder, tokenizer, events) if config.do_eval else None
     collate = build_collator(config, tokenizer)
     model = starting_model(config, start)
     all_parameters, trainable = count_parameters(model), count_trainable(model)
@@ -65,10 +63,10 @@ def finetune(config: FinetuneConfig, events: EventWriter, should_stop: StopQuest
         "%s, %.4g million parameters, on %s; %d of them are trained (%.3g %%)",
         *(model.config.model_type, all_parameters / 1e6, device, trainable, 100 * trainable / all_parameters),
     )
-    if train_split is None:
-        return _evaluate_only(config, events, dev_split, collate, model, precision, should_stop)
+    if train_data is None:
+        return _evaluate_only(config, events, dev_data, collate, model, precision, should_stop)
 
-    run = prepare_run(config, events, train_split, dev_split, collate, tokenizer, model, precision, start)
+    run = prepare_run(config, events, train_data, dev_data, collate, tokenizer, model, precision, start)
     began = time.monotonic()
     stopped = train(run, should_stop)
     seconds = time.monotonic() - began
@@ -81,7 +79,7 @@ def finetune(config: FinetuneConfig, events: EventWriter, should_stop: StopQuest
 def _evaluate_only(
     config: FinetuneConfig,
     events: EventWriter,
-    split: Split | None,
+    data: EvaluationData | None,
     collate: Collator,
     model: CausalLM,
     precision: Precision,
@@ -90,20 +88,11 @@ def _evaluate_only(
     """do_eval without do_train: measure the model and write nothing but the result files."""
     output_dir = Path(config.output_dir)
     result: dict[str, Any] = {"path": str(output_dir), "metrics": {}, "stopped": False}
-    if split is None:
+    if data is None:
         return result
-    batch_size, loss_only = config.per_device_eval_batch_size, config.prediction_loss_only
-    mixing = make_precision(precision, config)
-    metrics = evaluate(model, split.examples, collate, batch_size, mixing, should_stop, loss_only=loss_only)
+    batch_size, mixing = config.per_device_eval_batch_size, make_precision(precision, config)
+    metrics = evaluate(model, data, collate, batch_size, mixing, should_stop)
     if metrics is None:
         return result | {"stopped": True}
     log_metrics(events, {"step": 0, "epoch": 0.0, **metrics})
     return result | {"metrics": write_results(output_dir, {"eval": metrics})}
-
-
-def _load(name: str, config: FinetuneConfig, tokenizer: Tokenizer, events: EventWriter) -> Split:
-    records = read_records(Path(config.dataset_name_or_path), name)
-    split = tokenize_split(name, records, tokenizer, config.src_length, config.max_length)
-    for warning in split_warnings(split, config.max_length):
-        events.warn(warning)
-    return split

@@ -18,24 +18,26 @@ class Plan:
 
     Attributes:
         total_steps: the step after which the run ends.
-        total_epochs: epochs the whole run covers, as a fraction.
+        total_epochs: epochs the whole run covers, as a fraction; None when the data is a stream.
     """
 
     total_steps: int
-    total_epochs: float
+    total_epochs: float | None
 
 
-def plan_steps(config: FinetuneConfig, examples: int, state: TrainState) -> Plan:
-    """The plan for a data set of `examples` examples, seen from where `state` stands.
+def plan_steps(config: FinetuneConfig, rows: int | None, state: TrainState) -> Plan:
+    """The plan for a data set of `rows` rows (None: a stream), seen from where `state` stands.
 
     max_steps > 0 decides alone. Otherwise the run ends after num_train_epochs of data: for a run that is
     resumed with another batch size that is its step so far plus the steps which the rest of the data now
     takes.
     """
-    per_epoch = steps_per_epoch(config, examples)
+    if rows is None:
+        return Plan(config.max_steps, None)
+    per_epoch = steps_per_epoch(config, rows)
     if config.max_steps > 0:
         return Plan(config.max_steps, config.max_steps / per_epoch)
-    left_in_epoch = steps_per_epoch(config, max(0, examples - state.consumed))
+    left_in_epoch = steps_per_epoch(config, max(0, rows - state.consumed))
     position = (state.epoch + 1) * per_epoch - left_in_epoch
     wanted = max(1, int(per_epoch * config.num_train_epochs))
     total = state.step + max(0, wanted - position)

@@ -70,6 +70,7 @@ class Reporter:
             "learning_rate": rate,
             "grad_norm": result.grad_norm,
             "tokens": state.tokens,
+            "padding_share": state.padding_share,
             "tokens_per_second": speed,
         }
         if state.skipped:

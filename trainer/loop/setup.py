@@ -15,9 +15,9 @@ from trainer.config import FinetuneConfig
 from trainer.config.preflight.steps import check_steps
 from trainer.config.problems import ConfigError, Problem
 from trainer.data.batches import Collator
-from trainer.data.dataset import Split
+from trainer.data.rows import TrainingRows
 from trainer.events import EventWriter
-from trainer.loop.evaluation import evaluate
+from trainer.loop.evaluation import EvaluationData, evaluate
 from trainer.loop.optimizer import build_optimizer
 from trainer.loop.plan import Plan, plan_steps
 from trainer.loop.precision import FullPrecision, Precision, make_precision
@@ -39,7 +39,8 @@ class Run:
         config: the arguments.
         output_dir: absolute; checkpoints and the final model go there.
         events: where the run reports.
-        train, dev: the tokenized splits; dev is None when nothing is evaluated.
+        train: the rows to train on.
+        dev: what is evaluated; None when nothing is.
         collate: pads examples to batches.
         tokenizer: saved beside the weights.
         model, optimizer, precision: what a step changes, and how.
@@ -52,8 +53,8 @@ class Run:
     config: FinetuneConfig
     output_dir: Path
     events: EventWriter
-    train: Split
-    dev: Split | None
+    train: TrainingRows
+    dev: EvaluationData | None
     collate: Collator
     tokenizer: Tokenizer
     model: CausalLM
@@ -69,8 +70,8 @@ class Run:
 def prepare_run(
     config: FinetuneConfig,
     events: EventWriter,
-    train: Split,
-    dev: Split | None,
+    train: TrainingRows,
+    dev: EvaluationData | None,
     collate: Collator,
     tokenizer: Tokenizer,
     model: CausalLM,
@@ -90,9 +91,10 @@ def prepare_run(
         ConfigError: dataloader_drop_last leaves no batch, or `start` was saved without its optimizer.
         DataError: the checkpoint's state does not belong to this model.
     """
-    problems, _, _ = check_steps(config, len(train.examples))
-    if problems:
-        raise ConfigError(problems)
+    if train.count is not None:
+        problems, _, _ = check_steps(config, train.count)
+        if problems:
+            raise ConfigError(problems)
     mixing = make_precision(precision, config)
     optimizer = build_optimizer(model.parameters(), config, master_weights=precision.master_weights)
     mixing.prepare(model, optimizer)
@@ -111,7 +113,7 @@ def prepare_run(
     state.settings = settings
     if config.resume_from_checkpoint:
         state.resumed_from = str(Path(config.resume_from_checkpoint).resolve())
-    plan = plan_steps(config, len(train.examples), state)
+    plan = plan_steps(config, train.count, state)
     if config.ignore_data_skip:
         state.consumed = 0
     model.train()
@@ -141,21 +143,15 @@ def build_collator(config: FinetuneConfig, tokenizer: Tokenizer) -> Collator:
     return Collator(
         pad_id=pad_ids[0] if pad_ids else 0,
         side=tokenizer.padding_side,
-        length=config.max_length if config.pad_to_max_length else None,
+        length=config.max_length if config.pad_to_max_length or config.zero_padding else None,
         multiple_of=config.pad_to_multiple_of,
     )
 
 
-def evaluate_run(run: Run, split: Split, should_stop: StopQuestion) -> dict[str, float] | None:
-    """Metrics of the run's present weights on `split`; None when `should_stop` said so in between."""
+def evaluate_run(run: Run, data: EvaluationData, should_stop: StopQuestion) -> dict[str, float] | None:
+    """Metrics of the run's present weights on `data`; None when `should_stop` said so in between."""
     return evaluate(
-        run.model,
-        split.examples,
-        run.collate,
-        run.config.per_device_eval_batch_size,
-        run.precision,
-        should_stop,
-        loss_only=run.config.prediction_loss_only,
+        run.model, data, run.collate, run.config.per_device_eval_batch_size, run.precision, should_stop
     )
 
 

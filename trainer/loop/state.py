@@ -15,9 +15,11 @@ class TrainState:
         step: optimizer steps taken, the skipped ones included.
         schedule_step: optimizer steps that changed the weights; the learning rate follows these.
         epoch: whole epochs behind.
-        consumed: examples consumed of the epoch after that; 0 exactly at the end of an epoch.
-        epoch_examples: examples in one epoch.
+        consumed: rows (examples, or packs of them) consumed of the epoch after that; 0 exactly at the end of
+            an epoch.
+        epoch_rows: rows in one epoch; 0 while that is not known.
         tokens: input tokens trained on, padding not counted.
+        padding: padding in the batches of these tokens; it costs no work.
         loss_sum: sum of the losses of all steps.
         interval_loss, interval_steps: the same sum, and its count, since the last logged line.
         skipped: steps skipped because fp16 gradients overflowed.
@@ -32,8 +34,9 @@ class TrainState:
     schedule_step: int = 0
     epoch: int = 0
     consumed: int = 0
-    epoch_examples: int = 0
+    epoch_rows: int = 0
     tokens: int = 0
+    padding: int = 0
     loss_sum: float = 0.0
     interval_loss: float = 0.0
     interval_steps: int = 0
@@ -48,32 +51,39 @@ class TrainState:
     @property
     def epochs(self) -> float:
         """Epochs done, as a fraction."""
-        return self.epoch + (self.consumed / self.epoch_examples if self.epoch_examples else 0.0)
+        return self.epoch + (self.consumed / self.epoch_rows if self.epoch_rows else 0.0)
+
+    @property
+    def padding_share(self) -> float:
+        """The share of padding in all batches so far."""
+        return self.padding / max(1, self.padding + self.tokens)
 
     @property
     def at_epoch_end(self) -> bool:
         return self.step > 0 and self.consumed == 0
 
-    def begin_epoch(self, examples: int, batch_size: int, drop_last: bool) -> None:
-        """Take up an epoch of `examples` examples, at its start or where a checkpoint left it.
+    def begin_epoch(self, rows: int, batch_size: int, drop_last: bool) -> None:
+        """Take up an epoch of `rows` rows, at its start or where a checkpoint left it.
 
         When nothing is left of it (the data shrank, or the batch size changed), the next one begins.
         """
-        left = max(0, examples - self.consumed)
+        left = max(0, rows - self.consumed)
         if drop_last:
             left = left // batch_size * batch_size
         if self.consumed and not left:
             self.epoch += 1
             self.consumed = 0
-            left = examples // batch_size * batch_size if drop_last else examples
-        self.epoch_examples = self.consumed + left
+            left = rows // batch_size * batch_size if drop_last else rows
+        self.epoch_rows = self.consumed + left
 
-    def advance(self, examples: int, tokens: int) -> None:
-        """Count one step that consumed `examples` examples; rolls over at the end of an epoch."""
+    def advance(self, rows: int, tokens: int, padding: int = 0, *, ends_epoch: bool = False) -> None:
+        """Count one step that consumed `rows` rows; rolls over when it ends the epoch."""
         self.step += 1
         self.tokens += tokens
-        self.consumed += examples
-        if self.consumed >= self.epoch_examples:
+        self.padding += padding
+        self.consumed += rows
+        if ends_epoch:
+            self.epoch_rows = self.consumed
             self.epoch += 1
             self.consumed = 0
 
@@ -91,7 +101,7 @@ class TrainState:
                 return entry
         return None
 
-    def as_dict(self, total_steps: int, num_train_epochs: float) -> dict[str, Any]:
+    def as_dict(self, total_steps: int, num_train_epochs: float | None) -> dict[str, Any]:
         """The JSON form, with the names that readers of ``trainer_state.json`` know."""
         return {
             "global_step": self.step,
@@ -101,12 +111,13 @@ class TrainState:
             "best_metric": self.best_metric,
             "best_model_checkpoint": self.best_checkpoint,
             "num_input_tokens_seen": self.tokens,
+            "num_padding_tokens": self.padding,
             "schedule_step": self.schedule_step,
             "skipped_steps": self.skipped,
             "position": {
                 "epoch": self.epoch,
-                "consumed_examples": self.consumed,
-                "epoch_examples": self.epoch_examples,
+                "consumed_rows": self.consumed,
+                "epoch_rows": self.epoch_rows,
             },
             "loss": {
                 "sum": self.loss_sum,
@@ -131,9 +142,10 @@ class TrainState:
             step=stored["global_step"],
             schedule_step=stored["schedule_step"],
             epoch=position["epoch"],
-            consumed=position["consumed_examples"],
-            epoch_examples=position["epoch_examples"],
+            consumed=position["consumed_rows"],
+            epoch_rows=position["epoch_rows"],
             tokens=stored["num_input_tokens_seen"],
+            padding=stored["num_padding_tokens"],
             loss_sum=loss["sum"],
             interval_loss=loss["interval_sum"],
             interval_steps=loss["interval_steps"],

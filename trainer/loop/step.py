@@ -79,7 +79,8 @@ def batch_loss(model: CausalLM, batch: Batch) -> TokenLoss:
     return model.loss(
         paddle.to_tensor(batch.input_ids),
         paddle.to_tensor(batch.labels),
-        attention_mask=paddle.to_tensor(batch.attention_mask),
+        position_ids=paddle.to_tensor(batch.position_ids),
+        attention_mask=paddle.to_tensor(batch.documents),
     )
 
 

@@ -9,8 +9,8 @@ from trainer.checkpoint.directory import remove_directory
 from trainer.checkpoint.find import list_checkpoints
 from trainer.checkpoint.rotation import surplus
 from trainer.checkpoint.save import save_checkpoint
-from trainer.config.problems import Problem
-from trainer.data.batches import Batch, epoch_order, epoch_steps
+from trainer.config.problems import DataError, Problem
+from trainer.data.batches import Batch, epoch_steps
 from trainer.loop.plan import evaluation_due, logging_due, saving_due
 from trainer.loop.setup import Run, StopQuestion, evaluate_run
 from trainer.loop.step import NonFiniteLossError, seed_step, train_step
@@ -34,18 +34,18 @@ def train(run: Run, should_stop: StopQuestion) -> bool:
     run.report.begin()
     if _evaluation_is_missing(run) and not _close_step(run, should_stop):
         return _stop(run)
-    examples = run.train.examples
     batch_size, drop_last = config.per_device_train_batch_size, config.dataloader_drop_last
     skipped_in_a_row = 0
     while state.step < plan.total_steps:
-        state.begin_epoch(len(examples), batch_size, drop_last)
-        order = epoch_order(len(examples), config.seed, state.epoch)
-        accumulation = config.gradient_accumulation_steps
-        for parts in epoch_steps(order, state.consumed, batch_size, accumulation, drop_last):
+        if run.train.count is not None:
+            state.begin_epoch(run.train.count, batch_size, drop_last)
+        rows = run.train.epoch(state.epoch, state.consumed)
+        first_step = state.step
+        for step in epoch_steps(rows, batch_size, config.gradient_accumulation_steps, drop_last):
             if should_stop():
                 return _stop(run)
             run.report.step_begins()
-            batches = [run.collate([examples[index] for index in part]) for part in parts]
+            batches = [run.collate(part) for part in step.parts]
             rate = run.schedule.rate(state.schedule_step)
             seed_step(config.seed, state.step)
             result = train_step(
@@ -57,9 +57,7 @@ def train(run: Run, should_stop: StopQuestion) -> bool:
                 max_grad_norm=config.max_grad_norm,
                 precision=run.precision,
             )
-            samples, tokens = _count(batches)
-            state.advance(samples, tokens)
-            run.report.step_ends(samples, tokens)
+            _count(run, batches, step.last)
             if result.skipped:
                 state.skipped += 1
                 skipped_in_a_row += 1
@@ -73,6 +71,8 @@ def train(run: Run, should_stop: StopQuestion) -> bool:
                 return _stop(run)
             if state.step >= plan.total_steps:
                 break
+        if state.step == first_step:
+            _leave_empty_epoch(run)
     return False
 
 
@@ -113,6 +113,21 @@ def _close_step(run: Run, should_stop: StopQuestion) -> bool:
     return True
 
 
+def _leave_empty_epoch(run: Run) -> None:
+    """Go on to the next epoch of a stream that has no step left in this one."""
+    state = run.state
+    if not state.consumed:
+        raise DataError(
+            Problem(
+                ("dataloader_drop_last",),
+                "every batch of the training data is dropped because none of them is full",
+                "Set it to false or use smaller batches.",
+            )
+        )
+    state.epoch += 1
+    state.consumed = 0
+
+
 def _stop(run: Run) -> bool:
     if run.saved_step != run.state.step:
         save(run, {})
@@ -144,7 +159,7 @@ def _note_best(run: Run, name: str, metrics: dict[str, float]) -> bool:
 
 def _say_where_it_begins(run: Run) -> None:
     state, total = run.state, run.plan.total_steps
-    examples = len(run.train.examples)
+    rows = "a stream" if run.train.count is None else f"{run.train.count} rows"
     if state.step >= total:
         run.events.warn(
             Problem(
@@ -155,10 +170,12 @@ def _say_where_it_begins(run: Run) -> None:
         )
     elif state.step:
         log.info(
-            "going on from step %d of %d (epoch %.2f), %d examples", state.step, total, state.epochs, examples
+            "going on from step %d of %d (epoch %.2f), %s an epoch", state.step, total, state.epochs, rows
         )
     else:
-        log.info("training for %d steps (%.3g epochs) of %d examples", total, run.plan.total_epochs, examples)
+        epochs = run.plan.total_epochs
+        length = "" if epochs is None else f" ({epochs:.3g} epochs)"
+        log.info("training for %d steps%s, %s an epoch", total, length, rows)
 
 
 def _refuse_endless_skipping(in_a_row: int, step: int) -> None:
@@ -172,5 +189,9 @@ def _refuse_endless_skipping(in_a_row: int, step: int) -> None:
         )
 
 
-def _count(batches: list[Batch]) -> tuple[int, int]:
-    return sum(batch.examples for batch in batches), sum(batch.tokens for batch in batches)
+def _count(run: Run, batches: list[Batch], last: bool) -> None:
+    """Count a step's batches in the state and the report; `last`: they end an epoch."""
+    tokens = sum(batch.tokens for batch in batches)
+    padding = sum(batch.input_ids.size for batch in batches) - tokens
+    run.state.advance(sum(batch.rows for batch in batches), tokens, padding, ends_epoch=last)
+    run.report.step_ends(sum(batch.examples for batch in batches), tokens)

@@ -46,9 +46,9 @@ class CausalLM(nn.Layer):
 
     A family implements `stages` and `head_weight`, and `context` where its layers need one. Everywhere:
     `input_ids` int64 `[batch, sequence]`; `position_ids` of the same shape, by default 0, 1, 2, … in each
-    row; `attention_mask` of the same shape, 0 = padding (on either side), 1 = real token. Several documents may
-    share a row: number their tokens 1, 2, … in `attention_mask` and let their positions restart; they do not
-    see each other. Results at padding are zero.
+    row; `attention_mask` of the same shape, 0 = padding (on either side), 1 = real token. Several documents
+    may share a row: number their tokens 1, 2, … in `attention_mask` and let their positions restart; they do
+    not see each other. Results at padding are zero.
 
     Attributes:
         config: the family's configuration.

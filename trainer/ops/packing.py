@@ -1,8 +1,8 @@
 """Batches without their padding.
 
 The decoder works on packed tokens `[tokens, width]`: the real tokens of every row, one row after another.
-Padding costs no work, left and right padding are the same thing, and attention is causal inside each row
-("document").
+Padding costs no work, left and right padding are the same thing, and attention is causal inside each
+document: a row, or each of the numbered documents that share a row.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Packing:
 
     Attributes:
         shape: (batch, sequence) of the padded batch.
-        lengths: number of real tokens of each row that has any, in row order.
+        lengths: number of real tokens of each document, in the order of rows and of documents in them.
         positions: int64 `[tokens]`, the position of each real token.
         index: int64 `[tokens]`, where each real token lies in the flattened padded batch; None when there is
             no padding.
@@ -37,7 +37,8 @@ class Packing:
             input_ids: `[batch, sequence]`; only its shape is used.
             position_ids: int `[batch, sequence]`; by default each row counts 0, 1, 2, … from its first
                 column.
-            attention_mask: `[batch, sequence]`, nonzero = real token; by default every token is real.
+            attention_mask: `[batch, sequence]`, 0 = padding, else the number of the document that the token
+                belongs to (1 everywhere where a row is one document); by default every token is real.
         """
         batch, sequence = input_ids.shape
         if position_ids is None:
@@ -46,11 +47,12 @@ class Packing:
             positions = position_ids.numpy().astype(np.int64)
         if attention_mask is None:
             return cls((batch, sequence), (sequence,) * batch, positions.reshape(-1), None)
-        real = attention_mask.numpy() != 0
+        documents = attention_mask.numpy().reshape(batch, sequence)
+        real = documents != 0
+        lengths = _document_lengths(documents, real)
         if real.all():
-            return cls((batch, sequence), (sequence,) * batch, positions.reshape(-1), None)
+            return cls((batch, sequence), lengths, positions.reshape(-1), None)
         index = np.flatnonzero(real)
-        lengths = tuple(int(n) for n in real.sum(axis=1) if n)
         return cls((batch, sequence), lengths, positions.reshape(-1)[index], paddle.to_tensor(index))
 
     def pack(self, padded: Tensor) -> Tensor:
@@ -66,3 +68,12 @@ class Packing:
             empty = paddle.zeros([batch * sequence, width], packed.dtype)
             packed = paddle.scatter(empty, self.index, packed)
         return packed.reshape([batch, sequence, width])
+
+
+def _document_lengths(documents: np.ndarray, real: np.ndarray) -> tuple[int, ...]:
+    """Number of real tokens of each run of one document number within a row."""
+    row, column = np.nonzero(real)
+    number = documents[row, column]
+    begins = np.flatnonzero((np.diff(row) != 0) | (np.diff(number) != 0)) + 1
+    edges = np.concatenate([[0], begins, [len(row)]])
+    return tuple(int(length) for length in np.diff(edges) if length)

@@ -21,8 +21,8 @@ def test_a_batch_is_padded_to_its_longest_example_on_the_given_side(
 ) -> None:
     batch = Collator(pad_id=0, side=side)([example(5, 6, 7), example(8)])
     assert batch.input_ids.tolist() == ids
-    assert batch.attention_mask.tolist() == mask
-    assert (batch.labels[batch.attention_mask == 0] == IGNORE).all()
+    assert batch.documents.tolist() == mask
+    assert (batch.labels[batch.documents == 0] == IGNORE).all()
     assert (batch.examples, batch.tokens, batch.label_tokens) == (2, 4, 4)
 
 
@@ -45,8 +45,10 @@ def test_the_order_depends_on_seed_and_epoch_alone_and_visits_every_example_once
 
 
 def steps(count: int, consumed: int, batch: int, accumulation: int, drop_last: bool) -> list[list[list[int]]]:
-    found = epoch_steps(np.arange(count), consumed, batch, accumulation, drop_last)
-    return [[part.tolist() for part in step] for step in found]
+    rows = [example(number) for number in range(consumed, count)]
+    found = list(epoch_steps(rows, batch, accumulation, drop_last))
+    assert [step.last for step in found] == [*[False] * (len(found) - 1), True]
+    return [[[int(row.parts[0].input_ids[0]) for row in part] for part in step.parts] for step in found]
 
 
 def test_micro_batches_left_at_the_end_of_an_epoch_make_a_step_of_their_own() -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -5,8 +6,9 @@ import pytest
 from tests.training import write_records
 from trainer.config.problems import DataError
 from trainer.config.records import SftRecord
-from trainer.data.dataset import split_warnings, tokenize_split
+from trainer.data.dataset import Split, encode_split, split_warnings
 from trainer.data.files import read_records
+from trainer.data.sft import PlainEncoder
 from trainer.tokenizers import Tokenizer
 
 
@@ -14,10 +16,16 @@ def record(src: str, tgt: str) -> SftRecord:
     return SftRecord((src,), (tgt,), {})
 
 
+def tokenize_split(
+    name: str, records: Sequence[SftRecord], tokenizer: Tokenizer, src_length: int, max_length: int
+) -> Split:
+    return encode_split(name, records, PlainEncoder(tokenizer, src_length, max_length), max_length)
+
+
 def test_records_without_room_for_a_target_are_left_out_and_counted(tokenizer: Tokenizer) -> None:
     records = [record("short", "yes"), record("far too long a source to leave any room", "no")]
     split = tokenize_split("train", records, tokenizer, 16, 16)
-    assert (len(split.examples), split.dropped) == (1, 1)
+    assert (len(split.examples), len(split.dropped)) == (1, 1)
     assert all(example.label_tokens for example in split.examples)
     assert "1 of 2 records were left out" in str(next(split_warnings(split, 16)))
 

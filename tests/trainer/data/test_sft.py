@@ -4,12 +4,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainer.config.records import SftRecord
-from trainer.data.sft import IGNORE, Example, tokenize_record
+from trainer.data.sft import IGNORE, Example, PlainEncoder
 from trainer.tokenizers import Tokenizer
 
 
 def record(*turns: tuple[str, str]) -> SftRecord:
     return SftRecord(tuple(src for src, _ in turns), tuple(tgt for _, tgt in turns), {})
+
+
+def tokenize_record(record: SftRecord, tokenizer: Tokenizer, src_length: int, max_length: int) -> Example:
+    return PlainEncoder(tokenizer, src_length, max_length).example(record)
 
 
 def sequence(example: Example) -> list[int]:

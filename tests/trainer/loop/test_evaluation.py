@@ -8,7 +8,7 @@ import pytest
 from trainer import load_model
 from trainer.data.batches import Collator
 from trainer.data.sft import IGNORE, Example
-from trainer.loop.evaluation import evaluate, perplexity
+from trainer.loop.evaluation import EvaluationData, evaluate, perplexity
 from trainer.loop.precision import FullPrecision
 
 
@@ -24,9 +24,18 @@ def examples() -> list[Example]:
     return found
 
 
-def measure(directory: Path, examples: list[Example], batch_size: int, **more: bool) -> dict[str, float]:
+def measure(
+    directory: Path, examples: list[Example], batch_size: int, loss_only: bool = False
+) -> dict[str, float]:
     model, collate = load_model(directory), Collator(0, "left")
-    metrics = evaluate(model, examples, collate, batch_size, FullPrecision(), lambda: False, **more)
+    metrics = evaluate(
+        model,
+        EvaluationData(examples, len(examples), loss_only),
+        collate,
+        batch_size,
+        FullPrecision(),
+        lambda: False,
+    )
     assert metrics is not None
     return metrics
 
@@ -63,7 +72,8 @@ def test_only_the_loss_is_measured_when_that_is_asked_for(tiny_gemma: Path, exam
 def test_a_stop_between_batches_gives_no_metrics(tiny_gemma: Path, examples: list[Example]) -> None:
     answers = iter([False, True])
     model = load_model(tiny_gemma)
-    found = evaluate(model, examples, Collator(0, "left"), 2, FullPrecision(), lambda: next(answers))
+    data = EvaluationData(examples, len(examples))
+    found = evaluate(model, data, Collator(0, "left"), 2, FullPrecision(), lambda: next(answers))
     assert found is None
     assert model.training
 
@@ -76,7 +86,8 @@ def test_broken_weights_show_in_the_loss(tiny_gemma: Path, examples: list[Exampl
     broken[-1, -1] = np.nan
     with paddle.no_grad():
         weight.set_value(broken)
-    metrics = evaluate(model, examples, Collator(0, "left"), 2, FullPrecision(), lambda: False)
+    data = EvaluationData(examples, len(examples))
+    metrics = evaluate(model, data, Collator(0, "left"), 2, FullPrecision(), lambda: False)
     assert metrics is not None
     assert math.isnan(metrics["eval_loss"])
 

@@ -47,7 +47,7 @@ def test_the_total_is_the_same_from_wherever_a_run_is_resumed(make_config: MakeC
 def test_another_batch_size_on_resume_changes_the_steps_that_are_left_and_not_the_data(
     make_config: MakeConfig,
 ) -> None:
-    state = TrainState(step=2, epoch=0, consumed=8, epoch_examples=14)
+    state = TrainState(step=2, epoch=0, consumed=8, epoch_rows=14)
     plan = plan_steps(make_config(gradient_accumulation_steps=1), 14, state)
     assert plan.total_steps == 2 + 3 + 7
 

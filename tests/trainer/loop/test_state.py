@@ -9,7 +9,7 @@ def test_an_epoch_ends_with_its_last_example() -> None:
     for _ in range(2):
         state.advance(2, tokens=10)
     assert (state.epoch, state.consumed, state.epochs) == (0, 4, 0.8)
-    state.advance(1, tokens=10)
+    state.advance(1, tokens=10, ends_epoch=True)
     assert (state.epoch, state.consumed, state.epochs) == (1, 0, 1.0)
     assert state.at_epoch_end
     assert state.tokens == 30
@@ -18,17 +18,17 @@ def test_an_epoch_ends_with_its_last_example() -> None:
 def test_a_dropped_last_batch_does_not_keep_an_epoch_open() -> None:
     state = TrainState()
     state.begin_epoch(5, 2, drop_last=True)
-    state.advance(4, tokens=0)
+    state.advance(4, tokens=0, ends_epoch=True)
     assert state.at_epoch_end
 
 
 def test_an_epoch_with_nothing_left_gives_way_to_the_next() -> None:
     state = TrainState(step=4, epoch=2, consumed=8)
     state.begin_epoch(8, 2, drop_last=False)
-    assert (state.epoch, state.consumed, state.epoch_examples) == (3, 0, 8)
+    assert (state.epoch, state.consumed, state.epoch_rows) == (3, 0, 8)
     state = TrainState(step=4, epoch=2, consumed=6)
     state.begin_epoch(8, 4, drop_last=True)
-    assert (state.epoch, state.consumed, state.epoch_examples) == (3, 0, 8)
+    assert (state.epoch, state.consumed, state.epoch_rows) == (3, 0, 8)
 
 
 def test_the_stored_form_gives_the_state_back() -> None:
@@ -37,8 +37,9 @@ def test_the_stored_form_gives_the_state_back() -> None:
         schedule_step=4,
         epoch=1,
         consumed=3,
-        epoch_examples=9,
+        epoch_rows=9,
         tokens=77,
+        padding=3,
         loss_sum=1 / 3,
         interval_loss=0.1,
         interval_steps=2,
