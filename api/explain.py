@@ -22,14 +22,37 @@ _EXPECTED: dict[str, str | Callable[[Mapping[str, Any]], str]] = {
     "model_attributes_type": "an object",
     "literal_error": lambda ctx: f"one of {ctx['expected']}",
     "enum": lambda ctx: f"one of {ctx['expected']}",
-    "greater_than": lambda ctx: f"a number > {ctx['gt']}",
-    "greater_than_equal": lambda ctx: f"a number >= {ctx['ge']}",
-    "less_than": lambda ctx: f"a number < {ctx['lt']}",
-    "less_than_equal": lambda ctx: f"a number <= {ctx['le']}",
-    "string_too_short": lambda ctx: f"at least {ctx['min_length']} characters",
+    "greater_than": lambda ctx: f"a number > {ctx['gt']:g}",
+    "greater_than_equal": lambda ctx: f"a number >= {ctx['ge']:g}",
+    "less_than": lambda ctx: f"a number < {ctx['lt']:g}",
+    "less_than_equal": lambda ctx: f"a number <= {ctx['le']:g}",
+    "string_too_short": lambda ctx: f"a text of at least {ctx['min_length']} character(s)",
     "string_too_long": lambda ctx: f"at most {ctx['max_length']} characters",
     "too_long": lambda ctx: f"at most {ctx['max_length']} entries",
     "string_pattern_mismatch": lambda ctx: f"text that matches {ctx['pattern']}",
+}
+
+_HINTS: dict[str, str | Callable[[Mapping[str, Any]], str]] = {
+    "int_type": "Send a whole number without quotes, such as 3.",
+    "int_parsing": "Send a whole number, such as 3.",
+    "int_from_float": "Send a whole number, such as 3.",
+    "float_type": "Send a number without quotes, such as 1.5.",
+    "float_parsing": "Send a number, such as 1.5.",
+    "string_type": "Put it in quotes.",
+    "bool_type": "Send true or false without quotes.",
+    "dict_type": "Send an object, such as {}.",
+    "model_type": "Send an object, such as {}.",
+    "model_attributes_type": "Send an object, such as {}.",
+    "literal_error": "Send one of these words.",
+    "enum": "Send one of these words.",
+    "greater_than": "Send a larger number.",
+    "greater_than_equal": lambda ctx: f"Use for example {ctx['ge']:g}.",
+    "less_than": "Send a smaller number.",
+    "less_than_equal": lambda ctx: f"Use for example {ctx['le']:g}.",
+    "string_too_short": "Leave it out if it is not needed.",
+    "string_too_long": "Shorten it.",
+    "too_long": "Leave some of them out.",
+    "string_pattern_mismatch": "Leave the other characters out.",
 }
 
 
@@ -62,4 +85,9 @@ def explain(
     if expected is None:
         return Problem(loc, f"got {shown(error['input'])}: {error['msg']}")
     expectation = expected if isinstance(expected, str) else expected(ctx)
-    return Problem(loc, f"got {shown(error['input'])}, expected {expectation}")
+    hint = _HINTS.get(kind, "")
+    return Problem(
+        loc,
+        f"got {shown(error['input'])}, expected {expectation}",
+        hint if isinstance(hint, str) else hint(ctx),
+    )

@@ -10,6 +10,7 @@ from api.explain import explain
 from api.problems import MOST_PROBLEMS, invalid
 from api.schemas.jobs import JobRequest, Resources, ResourcesRequest
 from trainer.config import Reading, TaskConfig, read_config, task_problem
+from trainer.config.names import tasks_with
 from trainer.config.preflight import Checked, Roots, check_job
 from trainer.config.problems import Problem
 
@@ -37,6 +38,8 @@ def check(body: Mapping[str, Any], roots: Roots, default_device: Callable[[], st
     Raises:
         ApiError: 422 with all problems, each at its place below `body`.
     """
+    if misplaced := _arguments_beside_config(body):
+        raise invalid([misplaced])
     request, problems = _read_request(body)
     reading, checked, config_problems = _check_config(body, roots)
     problems += config_problems
@@ -56,6 +59,16 @@ def check(body: Mapping[str, Any], roots: Roots, default_device: Callable[[], st
     )
 
 
+def _arguments_beside_config(body: Mapping[str, Any]) -> Problem | None:
+    """The problem of an argument file that was sent in place of a job."""
+    names = [name for name in body if name not in JobRequest.model_fields and tasks_with(name)]
+    if not names or "config" in body:
+        return None
+    shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    msg = f"got the arguments of a task ({shown}), expected them inside config"
+    return Problem(("body",), msg, 'Send {"task": "finetune", "config": {...}}.')
+
+
 def _read_request(body: Mapping[str, Any]) -> tuple[JobRequest | None, list[Problem]]:
     """The body's own fields; `config` is looked into elsewhere."""
     problems = []
@@ -67,9 +80,17 @@ def _read_request(body: Mapping[str, Any]) -> tuple[JobRequest | None, list[Prob
         request = JobRequest.model_validate({name: body[name] for name in body if name not in unset})
     except ValidationError as error:
         for record in error.errors(include_url=False)[: MOST_PROBLEMS + 1]:
-            problems.append(explain(record, ("body",), _known_fields(record["loc"])))
+            problems.append(_explained(record))
         return None, problems
     return request, problems
+
+
+def _explained(record: Mapping[str, Any]) -> Problem:
+    name = str(record["loc"][-1])
+    if record["type"] == "extra_forbidden" and tasks_with(name):
+        loc = ("body", *record["loc"])
+        return Problem(loc, "an argument of the task, expected inside config", "Move it into config.")
+    return explain(record, ("body",), _known_fields(record["loc"]))
 
 
 def _known_fields(loc: Sequence[str | int]) -> Iterable[str]:

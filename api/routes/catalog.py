@@ -8,8 +8,8 @@ from api.explain import nearest
 from api.pagination import Cursor, PageLimit, part_of
 from api.problems import ApiError
 from api.schemas.catalog import Preset, PresetPage, PresetSummary
-from api.schemas.problems import answers
-from trainer.config import AVAILABLE_TASKS, json_schema, preset, preset_names
+from api.schemas.problems import ProblemItem, answers
+from trainer.config import AVAILABLE_TASKS, json_schema, preset, preset_names, read_config, task_problem
 
 router = APIRouter(tags=["catalog"])
 
@@ -29,7 +29,12 @@ def show_preset(family: str, name: str) -> Preset:
         raise ApiError(
             "not-found", f"There is no preset {family}/{name}. {nearest(f'{family}/{name}', known)}"
         )
-    return Preset(**_summary(family, name), config=preset(family, name).config)
+    shipped = preset(family, name)
+    problem = task_problem(shipped.task)
+    problems = (problem,) if problem else read_config(shipped.task, shipped.config).problems
+    return Preset(
+        **_summary(family, name), config=shipped.config, problems=[ProblemItem.of(each) for each in problems]
+    )
 
 
 @router.get("/schemas/{task}", responses=answers(404))

@@ -6,6 +6,7 @@ from pydantic import BaseModel, Field
 
 from api.pagination import Page
 from api.schemas.common import Links
+from api.schemas.problems import ProblemItem
 
 
 class PresetSummary(BaseModel):
@@ -22,3 +23,6 @@ class PresetPage(Page[PresetSummary]):
 
 class Preset(PresetSummary):
     config: dict[str, Any] = Field(description="The argument file as it ships")
+    problems: list[ProblemItem] = Field(
+        description="What this version refuses of it: to be changed before it is sent; paths aside"
+    )

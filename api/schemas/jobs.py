@@ -73,7 +73,12 @@ class Progress(BaseModel):
     total_epochs: float | None = None
     loss: float | None = None
     tokens_per_second: float | None = None
-    eta_s: float | None = Field(None, description="Seconds left at the present speed")
+    eta_s: float | None = Field(None, description="Seconds left at the present speed, while it runs")
+
+    @classmethod
+    def of(cls, row: tables.Job) -> "Progress":
+        progress = cls(**row.progress)
+        return progress if row.status == Status.running else progress.model_copy(update={"eta_s": None})
 
 
 class Placement(BaseModel):
@@ -126,7 +131,7 @@ class Job(BaseModel):
             labels=row.labels,
             resources=Resources(nodes=row.nodes, devices_per_node=row.devices_per_node, device=row.device),
             placement=None if row.placement is None else [Placement(**node) for node in row.placement],
-            progress=Progress(**row.progress),
+            progress=Progress.of(row),
             config=row.config_given,
             resolved_config=row.config_resolved,
             warnings=[ProblemItem(**warning) for warning in row.warnings],

@@ -26,6 +26,19 @@ def test_presets_say_which_of_them_this_version_can_run(refusing_client: httpx.C
     assert ("dpo", True) not in available
 
 
+@pytest.mark.parametrize(
+    ("path", "refused"),
+    [("gemma/sft", "sharding_parallel_degree"), ("gemma/dpo", "task")],
+)
+def test_a_preset_tells_what_has_to_be_changed_before_it_runs(
+    refusing_client: httpx.Client, path: str, refused: str
+) -> None:
+    (problem,) = refusing_client.get(f"/presets/{path}").json()["problems"]
+    assert problem["loc"] == [refused]
+    assert problem["msg"]
+    assert problem["hint"]
+
+
 @pytest.mark.parametrize("path", ["gemma/sftt", "gemm/sft", "..%2f..", "gemma/%00", "gemma/..%2fsft"])
 def test_an_unknown_preset_is_a_404(refusing_client: httpx.Client, path: str) -> None:
     assert refusing_client.get(f"/presets/{path}").status_code == 404

@@ -90,7 +90,19 @@ def test_a_running_job_shows_progress_and_placement(client: httpx.Client, job: J
     assert shown["placement"] == [{"host": "pier", "devices": [0]}]
     assert shown["progress"]["step"] == 2
     assert shown["progress"]["loss"] == 3.5
+    assert shown["progress"]["eta_s"] == 1.5
     assert shown["started_at"].endswith("Z")
+
+
+def test_a_job_that_has_stopped_keeps_its_progress_and_has_no_time_left(
+    client: httpx.Client, job: Job
+) -> None:
+    job.start()
+    job.say({"t": 2.0, "type": "progress", "step": 2, "total_steps": 4, "loss": 3.5, "eta_s": 1.5})
+    client.post(f"{job.path}/cancel")
+    job.finish()
+    progress = client.get(job.path).json()["progress"]
+    assert (progress["step"], progress["loss"], progress["eta_s"]) == (2, 3.5, None)
 
 
 def test_a_waiting_job_is_cancelled_at_once(client: httpx.Client, job: Job) -> None:

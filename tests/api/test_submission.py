@@ -204,6 +204,7 @@ def test_all_problems_are_told_at_once(refusing_client: httpx.Client, config: di
         ({"resources": {"device": "tpu"}}, ("body", "resources", "device"), "expected one of 'cpu' or 'gpu'"),
         ({"resources": {"devices": 1}}, ("body", "resources", "devices"), "unknown field"),
         ({"prioritty": 1}, ("body", "prioritty"), "Did you mean 'priority'?"),
+        ({"max_steps": 3}, ("body", "max_steps"), "Move it into config."),
         ({"prioritty": None}, ("body", "prioritty"), "Did you mean 'priority'?"),
         ({"webhook": {}}, ("body", "webhook"), "not available in this version"),
         ({"task": "sft"}, ("body", "task"), "Did you mean finetune?"),
@@ -225,6 +226,34 @@ def test_a_bad_member_of_the_body_is_named(
     errors = {tuple(error["loc"]): f"{error['msg']} {error['hint']}" for error in answer.json()["errors"]}
     assert answer.status_code == 422
     assert text in errors[place]
+
+
+@pytest.mark.parametrize(
+    ("members", "hint"),
+    [
+        ({"priority": "3"}, "Send a whole number without quotes, such as 3."),
+        ({"max_retries": -1}, "Use for example 0."),
+        ({"priority": 2000}, "Use for example 1000."),
+        ({"timeout_s": -0.5}, "Send a larger number."),
+        ({"name": 7}, "Put it in quotes."),
+        ({"resources": {"device": "tpu"}}, "Send one of these words."),
+    ],
+)
+def test_a_bad_member_of_the_body_has_its_remedy(
+    refusing_client: httpx.Client, config: dict[str, Any], members: dict[str, Any], hint: str
+) -> None:
+    answer = refusing_client.post("/jobs", json={"task": "finetune", "config": config} | members)
+    assert [error["hint"] for error in answer.json()["errors"]] == [hint]
+
+
+@pytest.mark.parametrize("more", [{}, {"task": "finetune", "name": "first"}])
+def test_an_argument_file_in_place_of_a_job_is_one_problem(
+    refusing_client: httpx.Client, config: dict[str, Any], more: dict[str, Any]
+) -> None:
+    (error,) = refusing_client.post("/jobs", json=config | more).json()["errors"]
+    assert error["loc"] == ["body"]
+    assert "expected them inside config" in error["msg"]
+    assert error["hint"] == 'Send {"task": "finetune", "config": {...}}.'
 
 
 def test_null_means_not_set(submit: Submit) -> None:
