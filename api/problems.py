@@ -5,7 +5,6 @@ kind of problem (`urn:regatta:problem:<kind>`) and is what a program should swit
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -120,9 +119,7 @@ LONGEST_NAME = 80
 
 def invalid(errors: Sequence[Problem]) -> ApiError:
     """422 with everything that is wrong, said once; of more than `MOST_PROBLEMS` the first ones."""
-    shown = [
-        replace(error, loc=tuple(_sendable(part) for part in error.loc)) for error in errors[:MOST_PROBLEMS]
-    ]
+    shown = [_sendable(error) for error in errors[:MOST_PROBLEMS]]
     count = "1 problem" if len(errors) == 1 else f"{len(errors)} problems"
     if len(errors) > MOST_PROBLEMS:
         count = f"More than {MOST_PROBLEMS} problems, of which the first {MOST_PROBLEMS} are shown"
@@ -130,12 +127,19 @@ def invalid(errors: Sequence[Problem]) -> ApiError:
     return ApiError("invalid", f"{count}; the first is at {where}: {shown[0].msg}", errors=shown)
 
 
-def _sendable(part: str | int) -> str | int:
-    """A name that came from the client, so that it can be encoded and does not fill the answer."""
-    if isinstance(part, int):
-        return part
+def _sendable(problem: Problem) -> Problem:
+    """The problem in a form that can be encoded, whatever text of the client or of a file is in it."""
+    loc = tuple(_name(part) if isinstance(part, str) else part for part in problem.loc)
+    return Problem(loc, _encodable(problem.msg), _encodable(problem.hint))
+
+
+def _name(part: str) -> str:
     name = printable(part[: LONGEST_NAME + 1])
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def not_found(what: str, name: str, listed_at: str) -> ApiError:

@@ -1,8 +1,11 @@
 """What the endpoints work with: the parts of the service, opened once per process."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
+import anyio
+import anyio.to_thread
 from fastapi import Depends, Request
 
 from api.feeds import Hub
@@ -12,6 +15,11 @@ from store.database import Database
 from store.logs import LogArchive, LogStream
 from store.settings import Settings
 from trainer.config.preflight import Roots
+
+MOST_CHECKS = 4
+"""Jobs that are checked at the same time."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,7 @@ class Service:
     roots: Roots
     hub: Hub
     hints: Hints
+    checks: anyio.CapacityLimiter
 
     @classmethod
     def open(cls, settings: Settings) -> "Service":
@@ -37,7 +46,14 @@ class Service:
             roots=Roots(settings.model_roots, settings.data_roots, hub=settings.allow_hub),
             hub=Hub(settings.stream_ping_s),
             hints=Hints(settings.broker_url),
+            checks=anyio.CapacityLimiter(MOST_CHECKS),
         )
+
+    async def check(self, work: Callable[[], T]) -> T:
+        """Run in a thread what reads the models and data of a job, which may take minutes: a few at a time,
+        so that the other calls find a thread and the processor.
+        """
+        return await anyio.to_thread.run_sync(work, limiter=self.checks)
 
     def close(self) -> None:
         self.log_stream.close()

@@ -1,5 +1,6 @@
 """Jobs: create, check, list, show, stop, repeat, forget."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -47,20 +48,20 @@ Body = Annotated[dict[str, Any], Depends(_body)]
     responses=REPLAYED | answers(400, 409, 413, 415),
     openapi_extra=json_body(JobRequest),
 )
-def submit(
+async def submit(
     response: Response, service: ServiceDep, body: Body, idempotency_key: IdempotencyKey = None
 ) -> Job:
     """Create a job: it is checked as a whole, then stored as `queued`."""
-    row, created = create_job(service, body, idempotency_key)
+    row, created = await service.check(partial(create_job, service, body, idempotency_key))
     response.status_code = 201 if created else 200
     response.headers["Location"] = f"/jobs/{row.id}"
     return Job.of(row)
 
 
 @router.post("/jobs/validate", responses=answers(400, 413, 415), openapi_extra=json_body(JobRequest))
-def validate(service: ServiceDep, body: Body) -> Validation:
+async def validate(service: ServiceDep, body: Body) -> Validation:
     """Everything that POST /jobs checks; nothing is stored."""
-    submission = checked(service, body)
+    submission = await service.check(partial(checked, service, body))
     return Validation(
         task=submission.request.task,
         config=submission.given,

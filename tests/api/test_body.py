@@ -1,7 +1,10 @@
 """Bodies made to be awkward: as many faults as fit into one, names that cannot be sent back."""
 
 import json
+import os
 from itertools import chain
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -81,3 +84,17 @@ def test_an_object_that_is_dropped_for_a_second_one_is_not_taken_for_another(
     body = f'{{"config": {{{dropped}, "a": 1, {innocent}}}}}'
     answer = refusing_client.post("/jobs", content=body, headers=JSON)
     assert places(answer) == [("body", "config", "a")]
+
+
+def test_odd_names_in_files_and_of_files_can_be_told(
+    client: httpx.Client, config: dict[str, Any], roots: Path
+) -> None:
+    index = b'{"weight_map": {"a": "\\ud800"}}'
+    (roots / "models" / "gemma" / "model.safetensors.index.json").write_bytes(index)
+    data = roots / "data" / "odd" / "train"
+    data.mkdir(parents=True)
+    Path(os.fsdecode(os.fsencode(data) + b"/\xff.json")).write_text("broken\n")
+    body = {"task": "finetune", "config": config | {"dataset_name_or_path": "odd"}}
+    answer = client.post("/jobs", json=body)
+    arguments = {place[2] for place in places(answer)}
+    assert arguments == {"model_name_or_path", "dataset_name_or_path"}
