@@ -7,6 +7,7 @@ the dtype of the inputs.
 """
 
 import math
+from dataclasses import dataclass
 
 import paddle
 import paddle.nn.functional as functional
@@ -30,13 +31,14 @@ def blockwise_attention(
     dropout: float,
 ) -> Tensor:
     """See `trainer.ops.attention.causal_attention`."""
+    together = _Heads(heads, kv_heads, alibi, dropout)
     runs = equal_runs(lengths)
     if len(runs) == 1:
-        return _attend_run(q, k, v, 0, runs[0], heads, kv_heads, alibi, dropout)
+        return together.attend(q, k, v, 0, runs[0])
     sections = [count * length for count, length in runs]
+    qs, ks, vs = (paddle.split(tensor, sections) for tensor in (q, k, v))
     firsts = [sum(sections[:number]) for number in range(len(runs))]
-    parts = zip(*(paddle.split(tensor, sections) for tensor in (q, k, v)), firsts, runs, strict=True)
-    return paddle.concat([_attend_run(*part, heads, kv_heads, alibi, dropout) for part in parts])
+    return paddle.concat([together.attend(qs[i], ks[i], vs[i], firsts[i], run) for i, run in enumerate(runs)])
 
 
 def equal_runs(lengths: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -50,28 +52,26 @@ def equal_runs(lengths: tuple[int, ...]) -> list[tuple[int, int]]:
     return runs
 
 
-def _attend_run(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    first: int,
-    run: tuple[int, int],
-    heads: int,
-    kv_heads: int,
-    alibi: Alibi | None,
-    dropout: float,
-) -> Tensor:
-    group = heads // kv_heads
+@dataclass(frozen=True)
+class _Heads:
+    """What all documents of one call have in common."""
 
-    def mask_(scores: Tensor, start: int, end: int) -> Tensor:
-        if alibi is None:
-            return scores.add_(causal_mask(start, end, group))
-        return alibi.add_(scores, first, run, start, end, kv_heads)
+    heads: int
+    kv_heads: int
+    alibi: Alibi | None
+    dropout: float
 
-    out = _BlockwiseAttention.apply(
-        _fold(q, run, kv_heads, group), _fold(k, run, kv_heads, 1), _fold(v, run, kv_heads, 1), mask_, dropout
-    )
-    return _unfold(out, run, kv_heads)
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, first: int, run: tuple[int, int]) -> Tensor:
+        """Attention of a run of documents (count, length) that begins with the packed token `first`."""
+        group = self.heads // self.kv_heads
+
+        def mask_(scores: Tensor, start: int, end: int) -> Tensor:
+            if self.alibi is None:
+                return scores.add_(causal_mask(start, end, group))
+            return self.alibi.add_(scores, first, run, start, end, self.kv_heads)
+
+        folded = _fold(q, run, self.kv_heads, group), *(_fold(x, run, self.kv_heads, 1) for x in (k, v))
+        return _unfold(_BlockwiseAttention.apply(*folded, mask_, self.dropout), run, self.kv_heads)
 
 
 def _fold(x: Tensor, run: tuple[int, int], kv_heads: int, group: int) -> Tensor:

@@ -4,6 +4,8 @@ Both need a GPU of compute capability 8 or later and float16 or bfloat16, so a C
 computed for them on the way, `start_rows`, is tested everywhere.
 """
 
+from typing import cast
+
 import numpy as np
 import paddle
 from paddle import Tensor
@@ -35,7 +37,8 @@ def flash_attention(
     from paddle.nn.functional.flash_attention import flash_attention as kernel
 
     shape = [len(lengths), lengths[0]]
-    out, _ = kernel(*_heads(shape, q, k, v, heads, kv_heads), causal=True)
+    query, key, value = _heads(shape, q, k, v, heads, kv_heads)
+    out, _ = kernel(query, key, value, causal=True)
     return out.reshape([q.shape[0], -1])
 
 
@@ -46,7 +49,8 @@ def flashmask_attention(
     from paddle.nn.functional.flash_attention import flashmask_attention as kernel
 
     rows = paddle.to_tensor(start_rows(lengths), place=q.place)
-    out = kernel(*_heads([1, q.shape[0]], q, k, v, heads, kv_heads), rows, causal=True)
+    query, key, value = _heads([1, q.shape[0]], q, k, v, heads, kv_heads)
+    out = cast(Tensor, kernel(query, key, value, rows, causal=True))
     return out.reshape([q.shape[0], -1])
 
 

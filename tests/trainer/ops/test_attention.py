@@ -31,12 +31,12 @@ def test_the_kernel_follows_device_documents_biases_and_dropout(
 
 
 @pytest.mark.parametrize("alibi", [False, True])
-def test_on_cpu_every_dtype_is_computed_exactly(alibi: bool):
+def test_on_cpu_it_follows_the_formula(alibi: bool):
     q, k, v = arrays((6, 8), (6, 4), (6, 4))
     positions = np.array([0, 1, 2, 3, 0, 1])
     bias = Alibi(alibi_slopes(4), positions) if alibi else None
     tensors = [paddle.to_tensor(x.astype("float32")) for x in (q, k, v)]
-    out = causal_attention(*tensors, (4, 2), 4, 2, alibi=bias).numpy()
+    out = causal_attention(*tensors, lengths=(4, 2), heads=4, kv_heads=2, alibi=bias).numpy()
     expected = naive.attention(q, k, v, (4, 2), 4, 2, positions if alibi else None)
     np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
 
@@ -49,7 +49,9 @@ def test_a_cache_filled_in_pieces_gives_the_same_as_the_whole(heads: int, kv_hea
     rows = [x.reshape(batch * length, -1) for x in (q, k, v)]
     positions = np.stack([np.arange(length), np.arange(length) + 4])
     where = positions.reshape(-1) if alibi else None
-    whole = naive.attention(*rows, (length,) * batch, heads, kv_heads, where).reshape(batch, length, -1)
+    lengths = (length,) * batch
+    whole = naive.attention(*rows, lengths=lengths, heads=heads, kv_heads=kv_heads, positions=where)
+    whole = whole.reshape(batch, length, -1)
     cache = KVCache(batch, 1, head_dim, alibi_slopes(heads) if alibi else None)
     for start, end in ((0, 4), (4, 5), (5, 7)):
         cache.extend(np.ones((batch, end - start), bool), positions[:, start:end])

@@ -119,7 +119,7 @@ class Gemma(CausalLM):
         if config.alibi:
             self.alibi_slopes = alibi_slopes(config.num_attention_heads)
         # The factor is rounded to the compute dtype, as in the reference implementation.
-        self._embedding_scale = float(paddle.to_tensor(math.sqrt(config.hidden_size), self.dtype))
+        self._embedding_scale = float(paddle.full([], math.sqrt(config.hidden_size), self.head_weight.dtype))
 
     @property
     def head_weight(self) -> Tensor:
