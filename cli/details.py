@@ -19,6 +19,7 @@ from cli.output import (
     steps,
 )
 
+RUNNING = ("starting", "running", "stopping")
 TIMINGS = ("_runtime", "_per_second")  # metrics that say how long an evaluation took
 
 
@@ -44,6 +45,19 @@ def checkpoint_table(checkpoints: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
+def devices(resources: Mapping[str, Any]) -> str:
+    """How many devices of which kind: `1 cpu`, `8 gpu`, `2 hosts x 8 gpu`."""
+    if not resources:
+        return ""
+    hosts = f"{resources['nodes']} hosts x " if resources["nodes"] > 1 else ""
+    return f"{hosts}{resources['devices_per_node']} {resources['device']}"
+
+
+def places(placement: Sequence[Mapping[str, Any]]) -> str:
+    """Hosts with the numbers of the devices there: `pier 0,1; quay 0,1`."""
+    return "; ".join(f"{node['host']} {','.join(map(str, node['devices']))}" for node in placement)
+
+
 def _fields(job: Mapping[str, Any]) -> list[tuple[str, object]]:
     progress = job.get("progress") or {}
     status = Text(described(job), style=STATUS_STYLES.get(job["status"], ""))
@@ -64,6 +78,6 @@ def _fields(job: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("Ran for", duration(ran)),
         ("Priority", job.get("priority")),
         ("Labels", labels),
-        ("Resources", job.get("resources")),
-        ("Placement", job.get("placement")),
+        ("Devices", devices(job.get("resources") or {})),
+        ("Runs on" if job["status"] in RUNNING else "Ran on", places(job.get("placement") or [])),
     ]

@@ -92,8 +92,14 @@ def _store(session: Session, job_id: str, attempt: int, event: Event) -> None:
         remove_checkpoint(session, job_id, values["name"])
         add_event(session, job_id, kind, f"{values['name']} removed", data=values, time=event["t"])
     else:
-        message = values.pop("msg", "")
+        message = _sentence(values.get("loc"), values.pop("msg", ""))
         add_event(session, job_id, kind, message, data=values, time=event["t"])
+
+
+def _sentence(loc: object, msg: str) -> str:
+    """The message with the place that it is about, so that it can be read alone."""
+    place = "/".join(map(str, loc)) if isinstance(loc, list) else ""
+    return msg if not place or msg.startswith(place) else f"{place}: {msg}"
 
 
 def _store_progress(session: Session, job_id: str, attempt: int, values: dict[str, Any]) -> None:

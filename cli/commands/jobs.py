@@ -27,7 +27,7 @@ def submit(
         list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label to find the job by.")
     ] = None,
     max_retries: Annotated[int | None, typer.Option(help="Runs again after a failure.")] = None,
-    timeout_s: Annotated[float | None, typer.Option(help="Stop the job after so many seconds.")] = None,
+    timeout_s: Annotated[float | None, typer.Option(help="Longest time of an attempt, in seconds.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Only validate: nothing is stored.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show the progress until the end.")] = False,
     as_json: AsJson = False,

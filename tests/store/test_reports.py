@@ -45,7 +45,7 @@ def checkpoint(name: str, step: int, **values: Any) -> dict[str, Any]:
 def test_a_report_stores_metrics_progress_warnings_and_checkpoints(database: Database) -> None:
     events = [
         progress(0, total_steps=3, loss=None),
-        {"t": 2.0, "type": "warning", "msg": "fp16 runs as fp32", "hint": "set bf16", "loc": ["fp16"]},
+        {"t": 2.0, "type": "warning", "msg": "true runs as fp32", "hint": "set bf16", "loc": ["fp16"]},
         metric(1, loss=2.0, learning_rate=1e-4),
         {"t": 3.0, "type": "eval", "step": 1, "eval_loss": 1.5},
         checkpoint("checkpoint-1", 1, metrics={"eval_loss": 1.5}, best=True),
@@ -65,7 +65,7 @@ def test_a_report_stores_metrics_progress_warnings_and_checkpoints(database: Dat
         told = [(event.type, event.message) for event in list_events(session, job.id)][2:]
         assert told == [
             ("status", ""),
-            ("warning", "fp16 runs as fp32"),
+            ("warning", "fp16: true runs as fp32"),
             ("checkpoint", "checkpoint-1 published"),
             ("result", "result published"),
         ]

@@ -1,0 +1,51 @@
+from collections.abc import Mapping
+
+import pytest
+from rich.console import Console
+
+from cli.details import devices, job_details, places
+
+JOB = {
+    "id": "019338a0-0000-7000-8000-000000000001",
+    "task": "finetune",
+    "status": "running",
+    "progress": {"step": 30, "total_steps": 300, "loss": 1.23456},
+    "resources": {"nodes": 1, "devices_per_node": 1, "device": "cpu"},
+    "placement": [{"host": "pier", "devices": [0]}],
+}
+
+
+def rendered(job: Mapping[str, object]) -> dict[str, str]:
+    screen = Console(width=160, color_system=None)
+    with screen.capture() as capture:
+        screen.print(job_details(job, []))
+    return {
+        name: value.strip()
+        for name, _, value in (line.partition("  ") for line in capture.get().splitlines())
+    }
+
+
+def test_a_job_is_shown_with_its_devices_in_words() -> None:
+    fields = rendered(JOB)
+    assert (fields["Step"], fields["Devices"], fields["Runs on"]) == ("30/300", "1 cpu", "pier 0")
+
+
+def test_a_job_that_has_ended_ran_somewhere() -> None:
+    assert rendered(JOB | {"status": "failed"})["Ran on"] == "pier 0"
+
+
+def test_a_job_that_waits_is_nowhere() -> None:
+    assert {"Runs on", "Ran on"}.isdisjoint(rendered(JOB | {"status": "queued", "placement": None}))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "each", "kind", "words"),
+    [(1, 1, "cpu", "1 cpu"), (1, 8, "gpu", "8 gpu"), (2, 8, "gpu", "2 hosts x 8 gpu")],
+)
+def test_devices_are_counted_by_host(nodes: int, each: int, kind: str, words: str) -> None:
+    assert devices({"nodes": nodes, "devices_per_node": each, "device": kind}) == words
+
+
+def test_every_host_is_named_with_its_devices() -> None:
+    nodes = [{"host": "pier", "devices": [0, 1]}, {"host": "quay", "devices": [2, 3]}]
+    assert places(nodes) == "pier 0,1; quay 2,3"
