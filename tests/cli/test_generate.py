@@ -102,8 +102,8 @@ class TestRefusals:
         assert done.returncode == 2
         assert "there is no folder" in done.stderr.replace("\n", " ")
 
-    def test_an_adapter_says_what_to_do(self, tmp_path: Path):
-        (tmp_path / "adapter_config.json").write_text("{}")
+    def test_a_directory_without_a_model(self, tmp_path: Path):
         done = regatta(str(tmp_path), "--prompt", "a")
         assert done.returncode == 3
-        assert "Merge the adapter" in done.stderr
+        assert "config.json" in done.stderr
+        assert "is not there" in done.stderr

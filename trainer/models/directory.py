@@ -19,7 +19,6 @@ from trainer.models.weights_save import save_weights
 
 CONFIG_FILE = "config.json"
 GENERATION_FILE = "generation_config.json"
-_ADAPTER_FILES = ("adapter_config.json", "lora_config.json", "prefix_config.json")
 DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -40,7 +39,7 @@ def load_model(
     directory = Path(directory)
     raw = _read_json(directory / CONFIG_FILE)
     if raw is None:
-        raise DataError(_no_config(directory))
+        raise DataError(_problem(directory / CONFIG_FILE, "is not there"))
     kind = family(str(raw.get("model_type")))
     with _default_dtype(dtype):
         model = kind.model_class(kind.config_class.from_dict({**raw, **(options or {})}))
@@ -106,13 +105,6 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     if not isinstance(content, dict):
         raise DataError(_problem(path, "is not a JSON object"))
     return content
-
-
-def _no_config(directory: Path) -> Problem:
-    if not any((directory / name).is_file() for name in _ADAPTER_FILES):
-        return _problem(directory / CONFIG_FILE, "is not there")
-    msg = "holds an adapter; this version loads whole models"
-    return Problem((str(directory),), msg, "Merge the adapter into its base model.")
 
 
 def _problem(path: Path, msg: str) -> Problem:
