@@ -21,6 +21,8 @@ NONE = "none"
 PADDLENLP_FILE = "chat_template.json"
 JINJA_FILE = "chat_template.jinja"
 TOKENIZER_CONFIG = "tokenizer_config.json"
+#: Where a folder's template is looked for, in this order.
+FILES = (PADDLENLP_FILE, JINJA_FILE, TOKENIZER_CONFIG)
 LARGEST_FILE = 1024 * 1024
 
 
@@ -73,8 +75,8 @@ def chat_template(argument: str | None, tokenizer_folder: Path) -> ChatTemplate 
         path = Path(argument)
         found = _in_folder(path) if path.is_dir() else _in_file(path)
         if found is None:
-            files = ", ".join((PADDLENLP_FILE, JINJA_FILE, TOKENIZER_CONFIG))
-            raise _problem(f"{path} has no chat template in {files}", 'Set it to "none" for raw text.')
+            msg = f"{path} has no chat template in {', '.join(FILES)}"
+            raise _problem(msg, 'Set it to "none" for raw text.')
     if found is not None:
         _check(found)
     return found
@@ -110,7 +112,7 @@ class GenerationTag(Extension):
 
 
 def _in_folder(folder: Path) -> ChatTemplate | None:
-    for name in (PADDLENLP_FILE, JINJA_FILE, TOKENIZER_CONFIG):
+    for name in FILES:
         if (folder / name).is_file() and (found := _in_file(folder / name)):
             return found
     return None

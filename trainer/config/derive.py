@@ -98,6 +98,15 @@ def tokenizer_of_the_model(config: Any, given: Collection[str]) -> tuple[dict[st
     return {}, None
 
 
+def template_of_the_model(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Problem | None]:
+    """The model's name as chat_template means the template that lies beside the model's tokenizer."""
+    template = getattr(config, "chat_template", None)
+    own_tokenizer = config.tokenizer_name_or_path == config.model_name_or_path
+    if template is not None and template == config.model_name_or_path and own_tokenizer:
+        return {"chat_template": None}, None
+    return {}, None
+
+
 def cpu_without_cuda(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Problem | None]:
     """no_cuda is the old way to say device cpu."""
     return ({"device": "cpu"} if config.no_cuda else {}), None
@@ -125,6 +134,7 @@ DERIVATIONS: tuple[Derivation, ...] = (
     best_metric,
     no_limit_of_checkpoints,
     tokenizer_of_the_model,
+    template_of_the_model,
     cpu_without_cuda,
     rslora_plus,
     lora_alpha,

@@ -21,6 +21,17 @@ METRICS = {
     "kto": ("loss", "rewards/chosen", "rewards/rejected", "rewards/margins", "kl"),
 }
 
+#: What evaluation measures besides with eval_with_do_generation.
+GENERATION_METRICS = ("rouge1", "rouge2", "rougel", "bleu4")
+
+#: Options that do something only together with another argument.
+NEEDS = {
+    "greedy_zero_padding": "zero_padding",
+    "save_generation_output": "eval_with_do_generation",
+    "top_k": "eval_with_do_generation",
+    "top_p": "eval_with_do_generation",
+    "neftune_noise_alpha": "neftune",
+}
 
 HIGH_LEARNING_RATE = 0.1
 
@@ -163,6 +174,8 @@ def best_metric_exists(config: Any) -> Iterator[Problem]:
     if metric is None or config.task not in METRICS:
         return
     known = ("loss",) if config.prediction_loss_only else METRICS[config.task]
+    if getattr(config, "eval_with_do_generation", False):
+        known += GENERATION_METRICS
     if metric.removeprefix("eval_") not in known:
         yield Problem(
             ("metric_for_best_model",),
@@ -364,6 +377,24 @@ def options_of_an_adapter_that_is_off(config: Any) -> Iterator[Problem]:
             if value != fields[name].get_default(call_default_factory=True):
                 msg = f"{show(value)} has no effect: {switch} is false"
                 yield Problem((name,), msg, f"Set {switch} to true, or leave it out.")
+
+
+@warning()
+def options_without_their_switch(config: Any) -> Iterator[Problem]:
+    fields = type(config).model_fields
+    for name, switch in NEEDS.items():
+        if name not in fields or switch not in fields or getattr(config, switch):
+            continue
+        value = getattr(config, name)
+        if value != fields[name].default:
+            yield Problem((name,), f"{show(value)} has no effect without {switch}", f"Set {switch} to true.")
+
+
+@warning("eval_with_do_generation", "do_eval")
+def generation_without_evaluation(config: Any) -> Iterator[Problem]:
+    if config.eval_with_do_generation and not config.do_eval:
+        msg = "true has no effect: nothing is evaluated"
+        yield Problem(("eval_with_do_generation",), msg, "Set do_eval to true.")
 
 
 @warning("desirable_weight", "undesirable_weight")

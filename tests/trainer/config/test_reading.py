@@ -262,11 +262,6 @@ def test_secrets_are_neither_kept_nor_shown() -> None:
     [
         ("vera", True),
         ("lokr", True),
-        ("zero_padding", True),
-        ("lazy", True),
-        ("chat_template", "gemma"),
-        ("eval_with_do_generation", True),
-        ("neftune", True),
         ("optim", "adamw_mini"),
         ("weight_quantize_algo", "nf4"),
         ("continue_training", False),
@@ -287,7 +282,6 @@ def test_what_would_change_the_result_is_refused_with_a_reason(read: Read, name:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("eval_accumulation_steps", 16),
         ("recompute", True),
         ("use_flash_attention", True),
         ("disable_tqdm", False),
@@ -317,6 +311,8 @@ def test_what_changes_nothing_is_accepted_with_a_warning_that_says_why(
         ("tensor_parallel_degree", 1),
         ("sharding_parallel_degree", 1),
         ("chat_template", "none"),
+        ("eval_accumulation_steps", 16),
+        ("zero_padding", True),
         ("count_trained_tokens", True),
         ("report_to", "none"),
         ("device", "cpu"),

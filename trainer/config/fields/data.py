@@ -12,10 +12,11 @@ class DataFields(FieldGroup):
 
     greedy_zero_padding: Flag = setting(
         False,
-        "Pack each example into the open sequence with the most room.",
-        no_effect("it needs zero_padding, which is not available in this version"),
+        "With zero_padding: of each 500 examples, pack every one into the open sequence with the most room.",
     )
-    lazy: Flag = setting(False, "Read the data as a stream; needs max_steps.", later("streaming of the data"))
+    lazy: Flag = setting(
+        False, "Read the training data as a stream, in the order of the files; needs max_steps."
+    )
 
 
 class SftDataFields(FieldGroup):
@@ -29,25 +30,27 @@ class SftDataFields(FieldGroup):
     )
     src_length: Whole = setting(1024, "Most tokens of a source; the front is cut off.", ge=1)
     max_length: Whole = setting(2048, "Most tokens of source and target together; the end is cut off.", ge=2)
-    zero_padding: Flag = setting(False, "Pack examples into sequences of max_length.", later("packing"))
+    zero_padding: Flag = setting(
+        False,
+        "Pack examples into sequences of max_length, none of them seeing another; batch sizes count these.",
+    )
     pad_to_multiple_of: Whole | None = setting(None, "Pad each batch to a multiple of so many tokens.", ge=1)
     pad_to_max_length: Flag = setting(False, "Pad every batch to max_length.")
     chat_template: Text | None = setting(
         None,
-        "Chat template: a file or folder; `none`: raw text; unset: the tokenizer's.",
-        later("chat templates", ("none",)),
+        "Chat template: a file or folder (chat_template.json of PaddleNLP, chat_template.jinja or"
+        " tokenizer_config.json); `none`: raw text; unset: the tokenizer's, if it has one.",
     )
     autoregressive: Flag = setting(
         False, "Learn every token of one text, not only the target.", later("autoregressive training")
     )
     use_pose_convert: Flag = setting(False, "PoSE position skipping.", later("PoSE"))
     eval_with_do_generation: Flag = setting(
-        False, "Evaluate generated text (rouge, bleu).", later("evaluation by generation")
+        False, "Evaluate generated answers too: rouge1, rouge2, rougel, bleu4."
     )
     save_generation_output: Flag = setting(
         False,
-        "Keep the text generated in evaluation.",
-        no_effect("it needs eval_with_do_generation, which is not available in this version"),
+        "Keep the answers generated in evaluation, as generated_output.json in output_dir.",
     )
     dataset_text_field: Text = setting("text", "Field of plain-text records.", UNUSED)
     max_seq_length: Whole = setting(
@@ -74,14 +77,12 @@ class GenerationFields(FieldGroup):
 
     top_k: Whole = setting(
         1,
-        "Sample among so many tokens.",
-        no_effect("it needs eval_with_do_generation, which is not available in this version"),
+        "Draw generated tokens among so many likeliest ones; 1: always the likeliest, 0: among all.",
         ge=0,
     )
     top_p: Real = setting(
         1.0,
-        "Sample among tokens of this total probability.",
-        no_effect("it needs eval_with_do_generation, which is not available in this version"),
+        "Draw generated tokens among the likeliest ones of this total probability.",
         gt=0,
         le=1,
     )

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from trainer.config.fields.base import FieldGroup
-from trainer.config.standing import later, no_effect, setting
+from trainer.config.standing import later, setting
 from trainer.config.values import Flag, PositiveOrUnset, Text, Whole
 
 
@@ -18,8 +18,7 @@ class EvaluationFields(FieldGroup):
     )
     eval_accumulation_steps: Whole | None = setting(
         None,
-        "Evaluation batches whose outputs stay on the device.",
-        no_effect("each batch is reduced to a few sums, so nothing piles up on the device"),
+        "Most evaluation batches whose outputs stay on the device; each is reduced at once, so it is one.",
         ge=1,
     )
     max_evaluate_steps: PositiveOrUnset = setting(

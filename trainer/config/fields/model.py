@@ -36,7 +36,7 @@ class ModelFields(FieldGroup):
     flash_mask: Flag = setting(
         False,
         "Pass packed sequences to the attention kernel as start rows, not as a dense mask.",
-        no_effect("it needs zero_padding, which is not available in this version"),
+        no_effect("packed sequences never need a dense mask"),
     )
 
 
@@ -58,11 +58,10 @@ class FinetuneModelFields(FieldGroup):
     weight_blocksize: Whole = setting(64, "Block size of a quantized base model.", QLORA, ge=1)
     weight_double_quant: Flag = setting(False, "Quantize the scales of a quantized base model too.", QLORA)
     weight_double_quant_block_size: Whole = setting(256, "Block size of quantized scales.", QLORA, ge=1)
-    neftune: Flag = setting(False, "Add noise to the embeddings in training (NEFTune).", later("NEFTune"))
+    neftune: Flag = setting(False, "Add noise to the embeddings in training (NEFTune, arXiv 2310.05914).")
     neftune_noise_alpha: Real = setting(
         5.0,
-        "Strength of the NEFTune noise.",
-        no_effect("it belongs to neftune, which is not available in this version"),
+        "Strength alpha of the NEFTune noise: uniform up to alpha / sqrt(length x hidden size).",
         ge=0,
     )
     use_long_sequence_strategies: Flag = setting(

@@ -1,9 +1,11 @@
 """What can be known about a job before a device is taken: its paths, its model, every line of its data."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from trainer.config.chat_templates import NONE
+from trainer.config.preflight.chat_template import check_chat_template
 from trainer.config.preflight.data import check_data
 from trainer.config.preflight.hub import HubName, Part, cache_folder, cached_folder
 from trainer.config.preflight.model import check_model, check_tokenizer
@@ -60,11 +62,13 @@ class _Check:
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.statistics: dict[str, Any] = {}
+        self.inside_tokenizer: Finder | None = None
 
     def run(self) -> Checked:
         models = Finder("model", self.roots.models if self.roots else None, self.base)
         data = Finder("data", self.roots.data if self.roots else None, self.base)
         self._model(models)
+        self._chat_template(models, data)
         self._data(data)
         self._workspace(models)
         if self.paths:
@@ -112,9 +116,27 @@ class _Check:
         elif folder:
             self.paths["tokenizer_name_or_path"] = str(folder)
         if folder:
-            problems, warnings = check_tokenizer(folder, inside, config)
-            self.problems += problems
-            self.warnings += warnings
+            self.inside_tokenizer = inside
+            self.problems += check_tokenizer(folder, inside)
+
+    def _chat_template(self, models: Finder, data: Finder) -> None:
+        given = self.config.chat_template
+        tokenizer = self.paths.get("tokenizer_name_or_path") or self.paths.get("model_name_or_path")
+        if given == NONE or (given is None and tokenizer is None):
+            return
+        finder = replace(models, kind="model and data")
+        for root in data.roots or ():
+            finder = finder.or_inside(root)
+        if given is not None:
+            own = given == self.config.model_name_or_path and self.paths.get("model_name_or_path")
+            found = finder.path("chat_template", own or given)
+            if isinstance(found, Problem):
+                self.problems.append(found)
+                return
+            given = self.paths["chat_template"] = str(found)
+        elif self.inside_tokenizer is not None:
+            finder = self.inside_tokenizer
+        self.problems += check_chat_template(given, Path(tokenizer or "."), finder)
 
     def _data(self, finder: Finder) -> None:
         folder = self._folder(finder, "dataset_name_or_path", self.config.dataset_name_or_path)
@@ -123,11 +145,15 @@ class _Check:
         problems, splits = check_data(folder, finder, self.config)
         self.problems += problems
         self.statistics |= splits
-        if "train" in splits and self.config.do_train and not problems:
+        if "train" not in splits or not self.config.do_train or problems:
+            return
+        if not (self.config.zero_padding or self.config.lazy):
             problems, warnings, steps = check_steps(self.config, splits["train"]["examples"])
             self.problems += problems
             self.warnings += warnings
             self.statistics["optimizer_steps"] = steps
+        elif self.config.max_steps > 0:
+            self.statistics["optimizer_steps"] = self.config.max_steps
 
     def _workspace(self, finder: Finder) -> None:
         output = output_folder(self.config.output_dir, self.roots, self.base)

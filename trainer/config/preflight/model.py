@@ -1,12 +1,19 @@
 """The model folder: what it is, and whether its weights and tokenizer are all there. Reads no tensor."""
 
-import json
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from trainer.config.preflight.folder import (
+    FolderError,
+    check_if_there,
+    json_object,
+    plain_file,
+    problem_of,
+    small_file,
+)
 from trainer.config.preflight.paths import Finder
+from trainer.config.preflight.weights import Weights, read_weights
 from trainer.config.problems import Problem
 from trainer.config.schema import FinetuneConfig
 from trainer.config.values import show
@@ -22,11 +29,20 @@ NEEDED = {
         ("n_head", "num_attention_heads"),
     )
 }
-INDEX = "model.safetensors.index.json"
-SINGLE = "model.safetensors"
 #: Kinds of tokenizer, each by the files it consists of.
 TOKENIZERS = (("tokenizer.json",), ("tokenizer.model",), ("vocab.json", "merges.txt"))
-LARGEST_JSON = 100 * 1024 * 1024
+# Read by trainers when they are there, and copied beside what they save.
+MODEL_SIDE_FILES = ("generation_config.json",)
+TOKENIZER_SIDE_FILES = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+)
+LAYERS = ("num_hidden_layers", "n_layer")
+WIDTH = ("hidden_size", "n_embed", "n_embd")
+VOCABULARY = ("vocab_size",)
 
 
 def check_model(
@@ -37,15 +53,19 @@ def check_model(
     warnings: list[Problem] = []
     statistics: dict[str, Any] = {}
     try:
-        content = _json_object(_file(folder, "config.json", finder))
-        statistics["model_type"] = _model_type(content)
-        warnings += _doubts(content, config)
-    except (_FolderError, OSError) as error:
-        problems.append(_problem((MODEL, "config.json"), error))
+        weights = read_weights(folder, finder)
+        statistics |= {"tensors": weights.tensors, "bytes": weights.bytes}
+    except (FolderError, OSError) as error:
+        weights = None
+        problems.append(problem_of((MODEL,), error))
     try:
-        statistics |= _weights(folder, finder)
-    except (_FolderError, OSError) as error:
-        problems.append(_problem((MODEL,), error))
+        check_if_there(folder, MODEL_SIDE_FILES, finder)
+        content = json_object(plain_file(folder, "config.json", finder))
+        statistics["model_type"] = _model_type(content)
+        _check_sizes(content, weights)
+        warnings += _doubts(content, config)
+    except (FolderError, OSError) as error:
+        problems.append(problem_of((MODEL, "config.json"), error))
     return problems, warnings, statistics
 
 
@@ -61,153 +81,62 @@ def _doubts(content: dict[str, Any], config: FinetuneConfig) -> Iterator[Problem
         yield Problem(("max_length",), msg, f"Set max_length to at most {longest}.")
 
 
-def check_tokenizer(
-    folder: Path, finder: Finder, config: FinetuneConfig
-) -> tuple[list[Problem], list[Problem]]:
-    """Problems and warnings of the tokenizer files in `folder`."""
+def check_tokenizer(folder: Path, finder: Finder) -> list[Problem]:
+    """Problems of the tokenizer files in `folder`."""
     try:
         kinds = [names for names in TOKENIZERS if all((folder / name).is_file() for name in names)]
         if not kinds:
             expected = " or ".join(" with ".join(names) for names in TOKENIZERS)
-            raise _FolderError(
+            raise FolderError(
                 f"{folder} has no tokenizer, expected {expected}",
                 "Copy the tokenizer files of the model there.",
             )
+        check_if_there(folder, TOKENIZER_SIDE_FILES, finder)
         for name in (name for names in kinds for name in names):
-            _file(folder, name, finder)
-        templated = config.chat_template is None and _has_chat_template(folder)
-    except (_FolderError, OSError) as error:
-        return [_problem((TOKENIZER,), error)], []
-    if templated:
-        msg = "the tokenizer has a chat template; this version trains on the raw text of src and tgt"
-        return [], [
-            Problem(("chat_template",), msg, 'Set chat_template to "none" to say that this is meant.')
-        ]
-    return [], []
-
-
-class _FolderError(Exception):
-    """Something in the folder cannot be used."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
-
-
-def _problem(loc: tuple[str, ...], error: _FolderError | OSError) -> Problem:
-    if isinstance(error, OSError):
-        return Problem(loc, f"{error.filename}: {error.strerror}", "Make it readable.")
-    return Problem(loc, str(error), error.hint)
-
-
-def _file(folder: Path, name: str, finder: Finder) -> Path:
-    """A regular, not empty file of the folder that does not lead outside the allowed folders."""
-    path = folder / name
-    if not path.is_file():
-        raise _FolderError(f"{folder} has no file {name}", "Copy the whole model folder.")
-    if not finder.allows(path):
-        raise _FolderError(
-            f"{name} is a link to a place outside the allowed folders", "Copy the file itself."
-        )
-    if path.stat().st_size == 0:
-        raise _FolderError(f"{name} is empty", "Copy the file again.")
-    return path
-
-
-def _json_object(path: Path) -> dict[str, Any]:
-    if path.stat().st_size > LARGEST_JSON:
-        raise _FolderError(f"{path.name} is larger than 100 MiB, expected a small JSON file")
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise _FolderError(f"{path.name} is not JSON: {error}", "Copy the file again.") from None
-    if not isinstance(value, dict):
-        raise _FolderError(f"{path.name} holds {show(value)}, expected a JSON object", "Copy the file again.")
-    return value
+            small_file(plain_file(folder, name, finder))
+    except (FolderError, OSError) as error:
+        return [problem_of((TOKENIZER,), error)]
+    return []
 
 
 def _model_type(content: dict[str, Any]) -> str:
     model_type = content.get("model_type")
     if model_type not in MODEL_TYPES:
-        raise _FolderError(
+        raise FolderError(
             f"model_type: got {show(model_type)}, expected {' or '.join(MODEL_TYPES)}",
             "This version trains Gemma and BLOOM models.",
         )
     missing = [names[0] for names in NEEDED.get(model_type, ()) if not content.keys() & set(names)]
     if missing:
         msg = f"config.json lacks {', '.join(missing)}, and there is no size that could be meant"
-        raise _FolderError(msg, "Copy the config.json that belongs to the weights.")
+        raise FolderError(msg, "Copy the config.json that belongs to the weights.")
     return model_type
 
 
-def _weights(folder: Path, finder: Finder) -> dict[str, int]:
-    """Number and bytes of the tensors; every file and every tensor of the index is there and complete."""
-    if (folder / INDEX).is_file():
-        weight_map = _json_object(_file(folder, INDEX, finder)).get("weight_map")
-        if not isinstance(weight_map, dict) or not weight_map:
-            raise _FolderError(f"{INDEX} has no weight_map", "Copy the file again.")
-    elif (folder / SINGLE).is_file():
-        weight_map = dict.fromkeys(_header(_file(folder, SINGLE, finder)), SINGLE)
-    else:
-        raise _no_weights(folder)
-    headers = {
-        name: _header(_shard(folder, name, finder)) for name in sorted(set(map(str, weight_map.values())))
-    }
-    for tensor, name in weight_map.items():
-        if tensor not in headers[str(name)]:
-            raise _FolderError(f"{name} lacks the tensor {show(tensor)} that {INDEX} names", "Copy it again.")
-    return {"tensors": len(weight_map), "bytes": sum(_tensor_bytes(header) for header in headers.values())}
+def _check_sizes(content: dict[str, Any], weights: Weights | None) -> None:
+    """Refuse a config.json that is not that of the weights, before a model of its sizes is built.
+
+    Raises:
+        FolderError: a size is none, or the weights are too few for it.
+    """
+    layers, width, vocabulary = (_size(content, names) for names in (LAYERS, WIDTH, VOCABULARY))
+    if weights is None:
+        return
+    hint = "Copy the config.json that belongs to the weights."
+    if layers is not None and layers > weights.tensors:
+        raise FolderError(f"{show(layers)} layers, but the weights have {weights.tensors} tensors", hint)
+    if width is not None and vocabulary is not None and width * vocabulary > weights.numbers:
+        msg = f"vocab_size {show(vocabulary)} x hidden_size {show(width)}, but the weights hold"
+        raise FolderError(f"{msg} {weights.numbers} numbers", hint)
 
 
-def _shard(folder: Path, name: str, finder: Finder) -> Path:
-    if "/" in name or name in ("", ".", ".."):
-        raise _FolderError(f"{INDEX} names {show(name)}, expected a file of the same folder", "Correct it.")
-    if not (folder / name).is_file():
-        raise _FolderError(f"the shard {name} that {INDEX} names is missing", "Copy the whole model folder.")
-    return _file(folder, name, finder)
-
-
-def _no_weights(folder: Path) -> _FolderError:
-    others = [
-        path.name for pattern in ("*.bin", "*.pdparams", "*.pt") for path in sorted(folder.glob(pattern))
-    ]
-    if others:
-        msg = f"{folder} has {others[0]} but no {SINGLE}; pickled weights are not read"
-        return _FolderError(msg, "Convert the weights to safetensors.")
-    return _FolderError(
-        f"{folder} has no weights, expected {SINGLE} or shards with {INDEX}", "Copy the whole model folder."
-    )
-
-
-def _header(path: Path) -> dict[str, Any]:
-    """The tensors that a safetensors file declares: {name: {"dtype", "shape", "data_offsets"}}."""
-    broken = _FolderError(f"{path.name} is not a whole safetensors file", "Copy the file again.")
-    size = path.stat().st_size
-    with path.open("rb") as stream:
-        start = stream.read(8)
-        length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
-        if length > min(size - 8, LARGEST_JSON):
-            raise broken
-        try:
-            header = json.loads(stream.read(length))
-            tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
-            end = max((entry["data_offsets"][1] for entry in tensors.values()), default=0)
-        except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
-            raise broken from None
-    if 8 + length + end != size:
-        raise broken
-    return tensors
-
-
-def _tensor_bytes(header: dict[str, Any]) -> int:
-    return sum(entry["data_offsets"][1] - entry["data_offsets"][0] for entry in header.values())
-
-
-def _has_chat_template(folder: Path) -> bool:
-    if any((folder / name).is_file() for name in ("chat_template.json", "chat_template.jinja")):
-        return True
-    path = folder / "tokenizer_config.json"
-    try:
-        return path.is_file() and bool(_json_object(path).get("chat_template"))
-    except _FolderError:
-        return False
+def _size(content: dict[str, Any], names: tuple[str, ...]) -> int | None:
+    """The size under the first of its names that is there; None when there is none."""
+    for name in names:
+        if name in content:
+            size = content[name]
+            if type(size) is not int or size < 1:
+                msg = f"{name}: got {show(size)}, expected a whole number of at least 1"
+                raise FolderError(msg, "Copy the config.json that belongs to the weights.")
+            return size
+    return None

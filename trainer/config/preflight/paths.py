@@ -49,6 +49,13 @@ class Finder:
 
     def folder(self, name: str, given: str) -> Path | Problem:
         """The folder that argument `name` gives, with symbolic links followed, or what is wrong with it."""
+        found = self.path(name, given)
+        if isinstance(found, Path) and not found.is_dir():
+            return Problem((name,), f"{show(given)} is not a folder", "Give the folder that holds the files.")
+        return found
+
+    def path(self, name: str, given: str) -> Path | Problem:
+        """The file or folder that argument `name` gives; see `folder`."""
         if given.startswith(REFERENCES):
             msg = f"got {show(given)}: references to jobs and uploaded data are not available in this version"
             return Problem((name,), msg, f"Give a folder{self.place()}.")
@@ -82,11 +89,9 @@ class Finder:
                 f"{show(given)} is outside the allowed {self.kind} folders",
                 f"Give a folder{self.place()}.",
             )
-        for path in candidates:
-            if path.is_dir():
+        for path in sorted(candidates, key=lambda path: not path.is_dir()):
+            if path.exists():
                 return path.resolve()
-        if any(path.exists() for path in candidates):
-            return Problem((name,), f"{show(given)} is not a folder", "Give the folder that holds the files.")
         return Problem(
             (name,), f"{show(given)} does not exist{self.place()}", f"Give a folder{self.place()}."
         )

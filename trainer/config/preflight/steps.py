@@ -18,7 +18,11 @@ def steps_per_epoch(config: FinetuneConfig, examples: int) -> int:
 
 
 def check_steps(config: FinetuneConfig, examples: int) -> tuple[list[Problem], list[Problem], int]:
-    """Problems, warnings and the number of optimizer steps of the whole training."""
+    """Problems, warnings and the number of optimizer steps of the whole training.
+
+    Args:
+        examples: how many there are in an epoch; with zero_padding, how many packs of them.
+    """
     epoch = steps_per_epoch(config, examples)
     if epoch == 0:
         msg = f"true with {examples} examples and per_device_train_batch_size "

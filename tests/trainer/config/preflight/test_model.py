@@ -140,13 +140,6 @@ def test_the_tokenizer_may_lie_in_another_folder(config: Config, roots: Roots, m
     assert checked.config.resolved()["tokenizer_name_or_path"] == str(other)
 
 
-def test_a_chat_template_that_is_not_applied_is_a_warning(config: Config, roots: Roots, model: Path) -> None:
-    (model / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
-    (warning,) = check_job(config(save_strategy="no"), roots).warnings
-    assert warning.loc == ("chat_template",)
-    assert check_job(config(save_strategy="no", chat_template="none"), roots).warnings == ()
-
-
 def test_a_bloom_is_accepted(config: Config, roots: Roots, model: Path) -> None:
     content = {"model_type": "bloom", "n_embed": 8, "num_hidden_layers": 1, "n_head": 2}
     (model / "config.json").write_text(json.dumps(content))
