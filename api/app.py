@@ -6,6 +6,7 @@ from functools import partial
 from importlib.metadata import version
 
 from fastapi import Depends, FastAPI
+from fastapi_offline import FastAPIOffline
 
 from api import handlers, openapi
 from api.guard import Guard
@@ -20,7 +21,10 @@ DESCRIPTION = "Runs LLM fine-tuning jobs on PaddlePaddle: POST a task and its co
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application over the store that `settings` (default: the environment's) name."""
     settings = settings or get_settings()
-    app = FastAPI(
+    app = FastAPIOffline(
+        docs_url="/docs",
+        redoc_url=None,
+        static_url="/docs/static",
         title="Regatta",
         version=version("regatta"),
         description=DESCRIPTION,

@@ -23,7 +23,11 @@ SECURITY_HEADERS = {
     "Cache-Control": "no-store",
 }
 CONTENT_POLICY = "default-src 'none'; frame-ancestors 'none'"
-PAGES = ("/docs", "/redoc")
+PAGES = "/docs"
+PAGES_POLICY = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'"
+)
 
 
 class Guard:
@@ -101,5 +105,5 @@ def _is_address(name: str) -> bool:
 def _add_security_headers(headers: MutableHeaders, path: str) -> None:
     for name, value in SECURITY_HEADERS.items():
         headers.setdefault(name, value)
-    if not path.startswith(PAGES):
-        headers.setdefault("Content-Security-Policy", CONTENT_POLICY)
+    policy = PAGES_POLICY if path.startswith(PAGES) else CONTENT_POLICY
+    headers.setdefault("Content-Security-Policy", policy)

@@ -165,3 +165,19 @@ def cancelled(client: httpx.Client, submit: Any) -> str:
     job_id = submit()["id"]
     client.post(f"/jobs/{job_id}/cancel")
     return job_id
+
+
+def test_the_page_that_shows_the_description_loads_nothing_from_elsewhere(
+    refusing_client: httpx.Client,
+) -> None:
+    page = refusing_client.get("/docs")
+    assert page.status_code == 200
+    loaded = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert len(loaded) == 3
+    for address in loaded:
+        assert address.startswith("/docs/static/")
+        assert refusing_client.get(address).status_code == 200
+    assert "'/openapi.json'" in page.text
+    policy = page.headers["content-security-policy"]
+    assert "script-src 'self' 'unsafe-inline';" in policy
+    assert "://" not in policy
