@@ -26,7 +26,14 @@ _LORA_EXTRAS = (
     "target_parameters",
     "use_qalora",
     "alora_invocation_tokens",
+    "arrow_config",
+    "kasa_config",
+    "monteclora_config",
+    "use_bdlora",
+    "velora_config",
 )
+# Ways to begin that leave the base model as it is; the others belong to a base that was changed with them.
+_PLAIN_STARTS = (True, False, None, "gaussian", "orthogonal", "eva")
 
 
 @dataclass(frozen=True)
@@ -190,6 +197,9 @@ def _lora_problems(raw: Mapping[str, Any], path: Path) -> Iterator[Problem]:
         if raw.get(name):
             msg = f"got {str(raw[name])[:80]}, which is not supported"
             yield _problem(path, name, msg, "Merge the adapter into its base with the tool that made it.")
+    if raw.get("init_lora_weights", True) not in _PLAIN_STARTS:
+        msg = f"got {str(raw['init_lora_weights'])[:80]!r}, which goes with a changed base model"
+        yield _problem(path, "init_lora_weights", msg, "Convert it to plain LoRA with the tool that made it.")
     if raw.get("bias", "none") != "none":
         msg = f"got {str(raw['bias'])[:80]!r}, expected 'none': trained biases are not supported"
         yield _problem(path, "bias", msg, "Merge the adapter into its base with the tool that made it.")

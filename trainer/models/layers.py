@@ -5,6 +5,7 @@ drawn in vain.
 from collections.abc import Mapping
 
 import paddle
+import paddle.nn.functional as functional
 from paddle import Tensor, nn
 
 from trainer.ops.bias import add_bias
@@ -38,6 +39,21 @@ class FusedLinear(Linear):
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
         """The outputs of each part."""
         return tuple(paddle.split(super().forward(x), list(self.parts.values()), axis=1))
+
+
+class LayerNorm(nn.LayerNorm):
+    """Layer normalisation whose weight may be frozen.
+
+    Paddle's CPU kernel gives a wrong gradient of the input when the weight wants none, so a frozen weight
+    takes part as one that wants a gradient, which is thrown away.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - Paddle's name
+        weight = self.weight
+        if weight.stop_gradient and not input.stop_gradient:
+            weight = weight.detach()
+            weight.stop_gradient = False
+        return functional.layer_norm(input, self._normalized_shape, weight, self.bias, self._epsilon)
 
 
 def embedding(vocab_size: int, width: int) -> nn.Embedding:

@@ -6,6 +6,7 @@ other kernel than without. Queries at these positions are zero, and what comes o
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import paddle
@@ -36,10 +37,7 @@ class PrefixedDocuments:
         """Plan it for documents of these lengths, whose tokens `[tokens]` have these positions."""
         starts = np.cumsum([0, *lengths])
         prefix = np.arange(tokens)
-        source = [
-            np.concatenate([prefix, np.arange(start, end) + tokens])
-            for start, end in zip(starts, starts[1:], strict=False)
-        ]
+        source = [np.concatenate([prefix, np.arange(start, end) + tokens]) for start, end in pairwise(starts)]
         order = np.concatenate(source)
         is_own = order >= tokens
         shifted = np.concatenate([prefix, positions + tokens])[order]

@@ -15,7 +15,7 @@ from paddle import Tensor, nn
 
 from trainer.models.base import Attend, CausalLM, Stage
 from trainer.models.bloom.configuration import BloomConfig
-from trainer.models.layers import Head, Linear, embedding
+from trainer.models.layers import Head, LayerNorm, Linear, embedding
 from trainer.ops.alibi import alibi_slopes
 
 
@@ -115,5 +115,5 @@ class Bloom(CausalLM):
         return self.transformer.word_embeddings_layernorm(self.transformer.word_embeddings(ids))
 
 
-def _layer_norm(config: BloomConfig) -> nn.LayerNorm:
-    return nn.LayerNorm(config.hidden_size, epsilon=config.layer_norm_epsilon)
+def _layer_norm(config: BloomConfig) -> LayerNorm:
+    return LayerNorm(config.hidden_size, epsilon=config.layer_norm_epsilon)

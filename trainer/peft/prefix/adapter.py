@@ -1,7 +1,7 @@
 """A prefix on a model: made, loaded, saved, switched off.
 
-Prefix tokens have the positions 0, 1, …, P - 1 and a text begins at position P. Their keys are learned as they
-are, so they are not rotated; with linear biases they are at the distances that these positions say. PEFT
+Prefix tokens have the positions 0, 1, …, P - 1 and a text begins at position P. Their keys are learned as
+they are, so they are not rotated; with linear biases they are at the distances that these positions say. PEFT
 computes the same from the same file.
 """
 
