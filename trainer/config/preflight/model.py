@@ -20,6 +20,7 @@ from trainer.config.values import show
 
 MODEL = "model_name_or_path"
 TOKENIZER = "tokenizer_name_or_path"
+CONFIG_FILE = "config.json"
 MODEL_TYPES = ("gemma", "bloom")
 # Sizes that have no default, each with the names it may have in config.json.
 NEEDED = {
@@ -52,20 +53,20 @@ def check_model(
     problems: list[Problem] = []
     warnings: list[Problem] = []
     statistics: dict[str, Any] = {}
+    content: dict[str, Any] = {}
+    try:
+        check_if_there(folder, MODEL_SIDE_FILES, finder)
+        content = json_object(plain_file(folder, CONFIG_FILE, finder))
+        statistics["model_type"] = _model_type(content)
+        warnings += _doubts(content, config)
+    except (FolderError, OSError) as error:
+        problems.append(problem_of((MODEL, CONFIG_FILE), error))
     try:
         weights = read_weights(folder, finder)
         statistics |= {"tensors": weights.tensors, "bytes": weights.bytes}
+        problems += _misfits(content, weights)
     except (FolderError, OSError) as error:
-        weights = None
         problems.append(problem_of((MODEL,), error))
-    try:
-        check_if_there(folder, MODEL_SIDE_FILES, finder)
-        content = json_object(plain_file(folder, "config.json", finder))
-        statistics["model_type"] = _model_type(content)
-        _check_sizes(content, weights)
-        warnings += _doubts(content, config)
-    except (FolderError, OSError) as error:
-        problems.append(problem_of((MODEL, "config.json"), error))
     return problems, warnings, statistics
 
 
@@ -113,30 +114,25 @@ def _model_type(content: dict[str, Any]) -> str:
     return model_type
 
 
-def _check_sizes(content: dict[str, Any], weights: Weights | None) -> None:
-    """Refuse a config.json that is not that of the weights, before a model of its sizes is built.
-
-    Raises:
-        FolderError: a size is none, or the weights are too few for it.
+def _misfits(content: dict[str, Any], weights: Weights) -> Iterator[Problem]:
+    """Sizes in config.json that are none, or for which the weights are too few: a model of such sizes would
+    be built before anybody missed its tensors.
     """
-    layers, width, vocabulary = (_size(content, names) for names in (LAYERS, WIDTH, VOCABULARY))
-    if weights is None:
-        return
     hint = "Copy the config.json that belongs to the weights."
-    if layers is not None and layers > weights.tensors:
-        raise FolderError(f"{show(layers)} layers, but the weights have {weights.tensors} tensors", hint)
-    if width is not None and vocabulary is not None and width * vocabulary > weights.numbers:
-        msg = f"vocab_size {show(vocabulary)} x hidden_size {show(width)}, but the weights hold"
-        raise FolderError(f"{msg} {weights.numbers} numbers", hint)
-
-
-def _size(content: dict[str, Any], names: tuple[str, ...]) -> int | None:
-    """The size under the first of its names that is there; None when there is none."""
-    for name in names:
-        if name in content:
-            size = content[name]
-            if type(size) is not int or size < 1:
-                msg = f"{name}: got {show(size)}, expected a whole number of at least 1"
-                raise FolderError(msg, "Copy the config.json that belongs to the weights.")
-            return size
-    return None
+    sizes: dict[str, int] = {}
+    for names in (LAYERS, WIDTH, VOCABULARY):
+        name = next((name for name in names if name in content), names[0])
+        size = content.get(name, 0)
+        if name in content and (type(size) is not int or size < 1):
+            msg = f"{name}: got {show(size)}, expected a whole number of at least 1"
+            yield Problem((MODEL, CONFIG_FILE), msg, hint)
+        else:
+            sizes[names[0]] = size
+    if (layers := sizes.get("num_hidden_layers", 0)) > weights.tensors:
+        msg = f"it says {show(layers)} layers, but the weights have {weights.tensors} tensors"
+        yield Problem((MODEL, CONFIG_FILE), msg, hint)
+    vocabulary, width = sizes.get("vocab_size", 0), sizes.get("hidden_size", 0)
+    if vocabulary * width > weights.numbers:
+        msg = f"it says vocab_size {show(vocabulary)} and hidden_size {show(width)}, "
+        msg += f"but the weights hold {weights.numbers} numbers"
+        yield Problem((MODEL, CONFIG_FILE), msg, hint)
