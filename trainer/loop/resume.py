@@ -36,6 +36,12 @@ COMPARED = (
     "lora_dropout",
     "src_length",
     "max_length",
+    "chat_template",
+    "zero_padding",
+    "greedy_zero_padding",
+    "lazy",
+    "neftune",
+    "neftune_noise_alpha",
     "seed",
 )
 

@@ -18,6 +18,7 @@ from trainer.data.batches import Collator
 from trainer.data.rows import TrainingRows
 from trainer.events import EventWriter
 from trainer.loop.evaluation import EvaluationData, evaluate
+from trainer.loop.neftune import EmbeddingNoise
 from trainer.loop.optimizer import build_optimizer
 from trainer.loop.plan import Plan, plan_steps
 from trainer.loop.precision import FullPrecision, Precision, make_precision
@@ -44,6 +45,7 @@ class Run:
         collate: pads examples to batches.
         tokenizer: saved beside the weights.
         model, optimizer, precision: what a step changes, and how.
+        noise: on the embeddings in training, with neftune.
         plan, schedule: how many steps, and their learning rates.
         state: where the run stands.
         report: tells log and events.
@@ -60,6 +62,7 @@ class Run:
     model: CausalLM
     optimizer: paddle.optimizer.AdamW
     precision: FullPrecision
+    noise: EmbeddingNoise | None
     plan: Plan
     schedule: Schedule
     state: TrainState
@@ -129,6 +132,7 @@ def prepare_run(
         model=model,
         optimizer=optimizer,
         precision=mixing,
+        noise=EmbeddingNoise(model, config.neftune_noise_alpha) if config.neftune else None,
         plan=plan,
         schedule=_schedule(config, plan),
         state=state,

@@ -16,6 +16,7 @@ import paddle
 
 from trainer.config.problems import Problem, TrainingError
 from trainer.data.batches import Batch
+from trainer.loop.neftune import EmbeddingNoise
 from trainer.loop.optimizer import clip_gradients
 from trainer.loop.precision import FullPrecision
 from trainer.models.base import CausalLM
@@ -49,6 +50,7 @@ def train_step(
     rate: float,
     max_grad_norm: float,
     precision: FullPrecision,
+    noise: EmbeddingNoise | None = None,
 ) -> StepResult:
     """Take optimizer step number `step` (from 1) over `batches` at learning rate `rate`.
 
@@ -58,6 +60,8 @@ def train_step(
     label_tokens = sum(batch.label_tokens for batch in batches)
     total = 0.0
     for batch in batches:
+        if noise is not None:
+            noise.expect(batch)
         with precision.autocast():
             loss = batch_loss(model, batch).sum / label_tokens
         precision.backward(loss)

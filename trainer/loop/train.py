@@ -56,6 +56,7 @@ def train(run: Run, should_stop: StopQuestion) -> bool:
                 rate=rate,
                 max_grad_norm=config.max_grad_norm,
                 precision=run.precision,
+                noise=run.noise,
             )
             _count(run, batches, step.last)
             if result.skipped:
