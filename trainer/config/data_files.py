@@ -9,6 +9,9 @@ from trainer.config.problems import DataError, Problem
 
 SUFFIXES = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 LONGEST_LINE = 64 * 1024 * 1024
+LARGEST_RATIO = 200
+"""How many times its packed size a gzip file may have; what is below `FEW_BYTES` may have any."""
+FEW_BYTES = 256 * 1024 * 1024
 BOM = b"\xef\xbb\xbf"
 FIELD = "dataset_name_or_path"
 
@@ -43,13 +46,23 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """(line number from 1, line) of every line that is not blank, unpacked when the name ends in `.gz`.
 
     Raises:
-        DataError: the file cannot be read or unpacked, is a JSON array, or has a line above 64 MiB.
+        DataError: the file cannot be read or unpacked, is a JSON array, has a line above 64 MiB, or unpacks
+            to very much more than it is.
     """
+    packed = path.suffix == ".gz"
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
-            number = 0
+        with gzip.open(path, "rb") if packed else path.open("rb") as stream:
+            largest = max(FEW_BYTES, LARGEST_RATIO * path.stat().st_size)
+            number = size = 0
             while line := stream.readline(LONGEST_LINE + 1):
                 number += 1
+                size += len(line)
+                if packed and size > largest:
+                    raise _unreadable(
+                        path,
+                        f"it unpacks to more than {LARGEST_RATIO} times its size, as no text does",
+                        "Write it without gzip.",
+                    )
                 if number == 1:
                     line = line.removeprefix(BOM)
                     _refuse_array(path, line)

@@ -78,3 +78,21 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="No such file"):
         list(read_lines(tmp_path / "train.json"))
+
+
+def test_a_gzip_file_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "train.json.gz"
+    line = b" " * (8 * 1024 * 1024) + b"\n"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(40):
+            file.write(line)
+    with pytest.raises(DataError, match=r"it unpacks to more than 200 times its size"):
+        list(read_lines(path))
+
+
+def test_a_gzip_file_of_ordinary_text_may_unpack_to_much_more(tmp_path: Path) -> None:
+    path = tmp_path / "train.json.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(1000):
+            file.write(b'{"src": "a", "tgt": "b"}' + b" " * 8192 + b"\n")
+    assert len(list(read_lines(path))) == 1000

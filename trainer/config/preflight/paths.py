@@ -13,6 +13,8 @@ REFERENCES = ("job:", "dataset:")
 RESERVED = ("attempts", "config.json")
 LONGEST_NAME = 255
 LONGEST_PATH = 1024
+LONGEST_GIVEN = 4095
+"""Bytes that the kernel takes for a path; following links in a longer one takes ever longer."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,10 @@ class Finder:
             return Problem((name,), msg, f"Give a folder{self.place()}.")
         if self.roots is not None and (problem := climbs(name, given)):
             return problem
+        if len(os.fsencode(given)) > LONGEST_GIVEN:
+            return Problem(
+                (name,), f"got {show(given)}, expected a shorter path", f"Give a folder{self.place()}."
+            )
         try:
             return self._existing(name, given)
         except (OSError, RuntimeError) as error:

@@ -49,6 +49,7 @@ def test_absolute_paths_inside_the_roots_are_found(
         ("x" * 5000, ""),
         ("file", "is not a folder"),
         ("link_out", "is outside the allowed "),
+        ("a/" * 400_000, "expected a shorter path"),
         ("loop", ""),
     ],
 )
