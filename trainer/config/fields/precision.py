@@ -27,7 +27,7 @@ class PrecisionFields(FieldGroup):
     )
     device: Text | None = setting(
         "gpu",
-        "Device to train on; gpu falls back to cpu where there is none.",
+        "Device to train on. A job that names one waits for a host with it; else cpu where there is no gpu.",
         refused("this version trains on gpu and cpu", ("cpu",)),
     )
     no_cuda: Flag = setting(False, "Train on the CPU; the same as device cpu.")
