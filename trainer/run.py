@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainer.config import TaskConfig, load_config, task_problem
+from trainer.config import AVAILABLE_TASKS, TaskConfig, load_config, task_problem
 from trainer.config.data_files import FIELD
 from trainer.config.preflight import Checked, check_job
 from trainer.config.problems import ConfigError, DataError, RegattaError
@@ -76,14 +76,23 @@ def run_task(
     Raises:
         RegattaError: it cannot be done, and why.
     """
-    if task != "finetune":
-        raise ConfigError(f"task {task} is not available in this version")
-    from trainer.loop.finetune import finetune
-
-    result = finetune(config, events, should_stop)  # type: ignore[arg-type]
+    result = _runner(task)(config, events, should_stop)
     events.write("result", **result)
     log.info("%s: %s", "stopped, and saved" if result["stopped"] else "done", result["path"])
     return result
+
+
+def _runner(task: str) -> Callable[[Any, EventWriter, Callable[[], bool]], dict[str, Any]]:
+    """What runs a task. Its room is imported now, because that imports Paddle."""
+    if task in ("finetune", "evaluate"):
+        from trainer.loop.finetune import finetune
+
+        return finetune
+    if task == "merge":
+        from trainer.loop.merge import merge
+
+        return merge
+    raise ConfigError(f"task {task} is not available in this version")
 
 
 def import_paddle(should_stop: StopRequest) -> None:
@@ -179,7 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m trainer", description="Train a model as an argument file says."
     )
-    parser.add_argument("task", metavar="TASK", help="what to do: finetune")
+    parser.add_argument("task", metavar="TASK", help=f"what to do: {', '.join(AVAILABLE_TASKS)}")
     parser.add_argument("config", metavar="CONFIG.json", type=Path, help="argument file")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override one argument; repeatable"

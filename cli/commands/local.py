@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from cli.commands.generate import generate
+from cli.commands.tasks import evaluate, merge
 
 LOCAL_PANEL = "Without a service"
 
@@ -13,6 +14,8 @@ LOCAL_PANEL = "Without a service"
 def add_to(app: typer.Typer) -> None:
     app.command(rich_help_panel=LOCAL_PANEL)(train)
     app.command(rich_help_panel=LOCAL_PANEL)(generate)
+    app.command(rich_help_panel=LOCAL_PANEL)(merge)
+    app.command(rich_help_panel=LOCAL_PANEL)(evaluate)
     app.command("tiny-model", rich_help_panel=LOCAL_PANEL)(tiny_model)
 
 

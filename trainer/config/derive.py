@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from trainer.config.problems import Problem
-from trainer.config.schema import TaskConfig
+from trainer.config.schema import TaskConfig, TrainingConfig
 
 LOWER_IS_BETTER = frozenset({"loss", "eval_loss", "ppl", "eval_ppl"})
 WORK = ("do_train", "do_eval", "do_predict", "do_export", "do_ptq", "do_gptq", "do_awq", "do_qat")
@@ -19,6 +19,8 @@ Derivation = Callable[[Any, Collection[str]], tuple[dict[str, Any], Problem | No
 def derive(config: TaskConfig, given: Collection[str]) -> tuple[TaskConfig, list[Problem]]:
     """The config with every derived value in place, and warnings about derivations that may surprise."""
     warnings: list[Problem] = []
+    if not isinstance(config, TrainingConfig):
+        return config, warnings
     for derivation in DERIVATIONS:
         update, warning = derivation(config, given)
         if update:
@@ -26,6 +28,25 @@ def derive(config: TaskConfig, given: Collection[str]) -> tuple[TaskConfig, list
         if warning:
             warnings.append(warning)
     return config, warnings
+
+
+def evaluate_only(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Problem | None]:
+    """Task evaluate takes an argument file of finetune and only evaluates, the saved adapter included."""
+    if config.task != "evaluate":
+        return {}, None
+    update = {
+        "do_train": False,
+        "do_eval": True,
+        "evaluation_strategy": "no",
+        "load_best_model_at_end": False,
+        "resume_from_checkpoint": None,
+        "lora": config.lora_path is not None,
+        "prefix_tuning": config.prefix_path is not None,
+    }
+    if not config.do_train:
+        return update, None
+    msg = "true has no effect: task evaluate does not train"
+    return update, Problem(("do_train",), msg, "Use task finetune to train.")
 
 
 def train_unless_told_otherwise(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Problem | None]:
@@ -127,6 +148,7 @@ def lora_alpha(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Pro
 
 
 DERIVATIONS: tuple[Derivation, ...] = (
+    evaluate_only,
     train_unless_told_otherwise,
     evaluate_when_there_is_a_strategy,
     evaluate_by_steps_by_default,

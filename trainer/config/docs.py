@@ -14,6 +14,7 @@ from trainer.config.fields.evaluation import EvaluationFields
 from trainer.config.fields.kernels import KernelFields
 from trainer.config.fields.logging import LoggingFields
 from trainer.config.fields.loop import LoopFields
+from trainer.config.fields.merge import MergeFields
 from trainer.config.fields.model import FinetuneModelFields, ModelFields
 from trainer.config.fields.optimizer import DecayFields, OptimizerFields
 from trainer.config.fields.parallel import ParallelFields
@@ -43,6 +44,7 @@ SECTIONS: tuple[tuple[str, tuple[type[FieldGroup], ...]], ...] = (
     ("Parameter-efficient tuning", (LoraFields, PreferenceLoraFields, AdapterFields, ReftFields)),
     ("Preference training", (DpoFields, KtoFields)),
     ("Quantization", (QuantizationFields,)),
+    ("Merging", (MergeFields,)),
 )
 
 INTRODUCTION = """# The argument file

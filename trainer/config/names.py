@@ -11,6 +11,7 @@ from trainer.config.values import printable
 ALIASES = {
     "sharding_degree": "sharding_parallel_degree",
     "task_name_or_path": "dataset_name_or_path",
+    "output_path": "output_dir",
     "intokens": "zero_padding",
     "intokens_max_length": "max_length",
     "qlora_weight_blocksize": "weight_blocksize",
@@ -65,7 +66,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "max_seq_len": ("max_length", "max_seq_length", "seq_length", "sequence_len", "cutoff_len"),
     "src_length": ("max_prompt_len", "max_source_length", "max_prompt_length"),
     "max_prompt_len": ("src_length", "max_prompt_length", "max_source_length"),
-    "output_dir": ("output", "output_path", "out_dir", "save_dir"),
+    "output_dir": ("output", "out_dir", "save_dir"),
     "lora": ("use_lora", "peft", "use_peft", "adapter"),
     "lora_rank": ("lora_r", "r", "lora_dim"),
     "recompute": ("gradient_checkpointing", "activation_checkpointing"),

@@ -366,8 +366,10 @@ OPTIONS_OF = {
 }
 
 
-@warning("lora")
+@warning("lora", "do_train")
 def options_of_an_adapter_that_is_off(config: Any) -> Iterator[Problem]:
+    if not config.do_train:
+        return
     fields = type(config).model_fields
     for switch, options in OPTIONS_OF.items():
         if getattr(config, switch, True):

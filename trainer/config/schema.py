@@ -12,6 +12,7 @@ from trainer.config.fields.evaluation import EvaluationFields
 from trainer.config.fields.kernels import KernelFields
 from trainer.config.fields.logging import LoggingFields
 from trainer.config.fields.loop import LoopFields
+from trainer.config.fields.merge import MergeFields
 from trainer.config.fields.model import FinetuneModelFields, ModelFields
 from trainer.config.fields.optimizer import DecayFields, OptimizerFields
 from trainer.config.fields.parallel import ParallelFields
@@ -134,6 +135,19 @@ class KtoConfig(KtoFields, PreferenceConfig):
     task = "kto"
 
 
+class EvaluateConfig(FinetuneConfig):
+    """Evaluation of a model or an adapter on dev data. The argument file is that of finetune."""
+
+    task = "evaluate"
+
+
+class MergeConfig(MergeFields, TaskConfig):
+    """A LoRA adapter and its base model become one model."""
+
+    task = "merge"
+
+
 CONFIGS: dict[str, type[TaskConfig]] = {
-    config.task: config for config in (FinetuneConfig, DpoConfig, KtoConfig, QuantizeConfig)
+    config.task: config
+    for config in (FinetuneConfig, DpoConfig, KtoConfig, QuantizeConfig, MergeConfig, EvaluateConfig)
 }

@@ -47,9 +47,12 @@ VOCABULARY = ("vocab_size",)
 
 
 def check_model(
-    folder: Path, finder: Finder, config: FinetuneConfig
+    folder: Path, finder: Finder, config: FinetuneConfig | None
 ) -> tuple[list[Problem], list[Problem], dict[str, Any]]:
-    """Problems, warnings and statistics (`model_type`, `tensors`, `bytes`) of a model folder."""
+    """Problems, warnings and statistics (`model_type`, `tensors`, `bytes`) of a model folder.
+
+    Warnings are about training as `config` says; None: the model is not trained.
+    """
     problems: list[Problem] = []
     warnings: list[Problem] = []
     statistics: dict[str, Any] = {}
@@ -58,7 +61,7 @@ def check_model(
         check_if_there(folder, MODEL_SIDE_FILES, finder)
         content = json_object(plain_file(folder, CONFIG_FILE, finder))
         statistics["model_type"] = _model_type(content)
-        warnings += _doubts(content, config)
+        warnings += _doubts(content, config) if config else ()
     except (FolderError, OSError) as error:
         problems.append(problem_of((MODEL, CONFIG_FILE), error))
     try:
@@ -80,6 +83,11 @@ def _doubts(content: dict[str, Any], config: FinetuneConfig) -> Iterator[Problem
         msg = f"max_length {config.max_length} > max_position_embeddings {longest} of the model, "
         msg += "which has not learned longer sequences"
         yield Problem(("max_length",), msg, f"Set max_length to at most {longest}.")
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether tokenizer files of some kind lie in a folder."""
+    return any(all((folder / name).is_file() for name in names) for names in TOKENIZERS)
 
 
 def check_tokenizer(folder: Path, finder: Finder) -> list[Problem]:

@@ -17,8 +17,8 @@ from trainer.peft.files import disk_tensors, fill_weights, freeze, open_tensors,
 from trainer.peft.lora.layers import LowRank, Target, attach, targets
 
 # PEFT puts this before the path of a layer.
-_PREFIX = "base_model.model."
-_A, _B = ".lora_A.weight", ".lora_B.weight"
+PATH_PREFIX = "base_model.model."
+MATRIX_A, MATRIX_B = ".lora_A.weight", ".lora_B.weight"
 
 
 class LoraAdapter:
@@ -37,8 +37,8 @@ class LoraAdapter:
         """PEFT's names; matrices are `[rank, in]` and `[out, rank]` on disk."""
         weights = {}
         for path, part in self.parts.items():
-            for suffix, parameter in ((_A, part.lora_A), (_B, part.lora_B)):
-                name = f"{_PREFIX}{path}{suffix}"
+            for suffix, parameter in ((MATRIX_A, part.lora_A), (MATRIX_B, part.lora_B)):
+                name = f"{PATH_PREFIX}{path}{suffix}"
                 weights[name] = Weight(name, parameter, transposed=True)
         return weights
 
@@ -117,9 +117,9 @@ def load_lora(model: CausalLM, settings: LoraSettings, directory: Path) -> LoraA
 
 def adapted_path(tensor: str) -> str | None:
     """The path of the layer that a tensor of an adapter belongs to; None when it is no LoRA matrix."""
-    for suffix in (_A, _B):
-        if tensor.startswith(_PREFIX) and tensor.endswith(suffix):
-            return tensor.removeprefix(_PREFIX).removesuffix(suffix)
+    for suffix in (MATRIX_A, MATRIX_B):
+        if tensor.startswith(PATH_PREFIX) and tensor.endswith(suffix):
+            return tensor.removeprefix(PATH_PREFIX).removesuffix(suffix)
     return None
 
 

@@ -1,0 +1,93 @@
+"""What the checks of all tasks share: finding the folders that a config names."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainer.config.preflight.hub import HubName, Part, cache_folder, cached_folder
+from trainer.config.preflight.paths import Finder, Roots, output_folder
+from trainer.config.problems import Problem
+from trainer.config.schema import TaskConfig
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of checking a job.
+
+    Attributes:
+        config: the config with the paths that were found made absolute.
+        problems: why the job cannot run.
+        warnings: what is legal but surely unwanted.
+        statistics: `train` and `dev` with `files`, `examples`, `turns`, `bytes`; `optimizer_steps`; `model`
+            with `model_type`, `tensors`, `bytes`. What could not be found out is absent.
+    """
+
+    config: TaskConfig
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    statistics: dict[str, Any] = field(default_factory=dict)
+
+
+class Places:
+    """A config, the folders it may use, and what was found about it so far.
+
+    Attributes:
+        config: as it was given.
+        changes: arguments that get another value: paths that were found, made absolute.
+        models: finds models and adapters.
+    """
+
+    def __init__(self, config: Any, roots: Roots | None, base: Path | None) -> None:
+        self.config = config
+        self.roots = roots
+        self.base = base
+        self.models = Finder("model", roots.models if roots else None, base)
+        self.changes: dict[str, Any] = {}
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self.statistics: dict[str, Any] = {}
+
+    def checked(self) -> Checked:
+        """Everything that was found."""
+        config = self.config.model_copy(update=self.changes) if self.changes else self.config
+        return Checked(config, tuple(self.problems), tuple(self.warnings), self.statistics)
+
+    def folder(self, finder: Finder, name: str, given: str) -> Path | None:
+        found = finder.folder(name, given)
+        if isinstance(found, Problem):
+            self.problems.append(found)
+            return None
+        self.changes[name] = str(found)
+        return found
+
+    def hub_folder(self, finder: Finder, name: str, given: str, part: Part) -> tuple[Path | None, Finder]:
+        """The folder of a model, and the finder that allows its files: a folder that is there, else the
+        cache of the hub, else none yet.
+        """
+        hub_name = HubName.parse(given)
+        if hub_name is None or finder.finds(given):
+            return self.folder(finder, name, given), finder
+        cached = cached_folder(hub_name, part)
+        if cached:
+            self.changes[name] = str(cached)
+            return cached, finder.or_inside(cache_folder())
+        if self.roots is None or self.roots.hub:
+            msg = f"{hub_name} is fetched from the Hugging Face hub when the job starts"
+            self.warnings.append(Problem((name,), msg, "Its files are checked then."))
+        else:
+            self.problems.append(_not_fetched(finder, name, hub_name))
+        return None, finder
+
+    def output(self) -> None:
+        """Where the job writes."""
+        output = output_folder(self.config.output_dir, self.roots, self.base)
+        if isinstance(output, Problem):
+            self.problems.append(output)
+        else:
+            self.changes["output_dir"] = output
+
+
+def _not_fetched(finder: Finder, name: str, hub_name: HubName) -> Problem:
+    msg = f"{hub_name} is no folder{finder.place()}, and not in the cache of the Hugging Face hub, and this"
+    msg += " service does not fetch models"
+    return Problem((name,), msg, "Put the model into such a folder, or set REGATTA_ALLOW_HUB=true.")
