@@ -12,7 +12,9 @@ from api.creation import checked, create_job
 from api.labels import LabelFilters
 from api.openapi import json_body
 from api.pagination import Cursor, PageLimit, valid_cursor
-from api.schemas.jobs import PRINTABLE, Job, JobPage, JobRequest, Validation
+from api.preview import MOST_EXAMPLES
+from api.preview import preview as read_preview
+from api.schemas.jobs import PRINTABLE, Job, JobPage, JobRequest, Preview, Validation
 from api.schemas.problems import ProblemItem, answers
 from api.service import ServiceDep
 from store.jobs import list_jobs
@@ -59,16 +61,26 @@ async def submit(
 
 
 @router.post("/jobs/validate", responses=answers(400, 413, 415), openapi_extra=json_body(JobRequest))
-async def validate(service: ServiceDep, body: Body) -> Validation:
+async def validate(
+    service: ServiceDep,
+    body: Body,
+    preview: Annotated[
+        int, Query(ge=0, le=MOST_EXAMPLES, description="Show so many training records token by token")
+    ] = 0,
+) -> Validation:
     """Everything that POST /jobs checks; nothing is stored."""
     submission = await service.check(partial(checked, service, body))
+    shown, warnings = None, []
+    if preview:
+        shown, warnings = await service.check(partial(read_preview, submission.resolved, preview))
     return Validation(
         task=submission.request.task,
         config=submission.given,
         resolved_config=submission.resolved,
         resources=submission.resources,
         statistics=submission.statistics,
-        warnings=[ProblemItem.of(warning) for warning in submission.warnings],
+        warnings=[ProblemItem.of(warning) for warning in (*submission.warnings, *warnings)],
+        preview=None if shown is None else Preview.model_validate(shown),
     )
 
 

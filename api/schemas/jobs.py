@@ -154,6 +154,34 @@ class JobPage(Page[Job]):
     """Jobs, newest first."""
 
 
+class PreviewToken(BaseModel):
+    """One token of an example."""
+
+    id: int
+    text: str
+    learned: bool = Field(description="Whether the model learns to write it; else it is masked")
+
+
+class PreviewExample(BaseModel):
+    """One record as it would be trained on."""
+
+    location: str = Field(description="File and line")
+    tokens: list[PreviewToken]
+    length: int
+    label_tokens: int = Field(description="How many tokens are learned")
+    cut: bool = Field(description="The answer was cut, so that it has no end")
+    lost_turns: int = Field(description="Earlier turns that did not fit")
+    left_out: str | None = Field(description="Why the record is not trained on")
+
+
+class Preview(BaseModel):
+    """The first records of the data, token by token."""
+
+    split: str
+    template: str | None = Field(description="File of the chat template; null: raw text")
+    examples: list[PreviewExample]
+
+
 class Validation(BaseModel):
     """What POST /jobs would store for the same body."""
 
@@ -163,3 +191,6 @@ class Validation(BaseModel):
     resources: Resources
     statistics: dict[str, Any] = Field(description="What the data holds, such as examples per split")
     warnings: list[ProblemItem]
+    preview: Preview | None = Field(
+        default=None, description="With `?preview=N`: the first N training records"
+    )

@@ -6,13 +6,14 @@ from typing import Annotated
 import typer
 
 from cli.commands.generate import generate
-from cli.commands.tasks import evaluate, merge
+from cli.commands.preview import preview
 
 LOCAL_PANEL = "Without a service"
 
 
 def add_to(app: typer.Typer) -> None:
     app.command(rich_help_panel=LOCAL_PANEL)(train)
+    app.command(rich_help_panel=LOCAL_PANEL)(preview)
     app.command(rich_help_panel=LOCAL_PANEL)(generate)
     app.command(rich_help_panel=LOCAL_PANEL)(merge)
     app.command(rich_help_panel=LOCAL_PANEL)(evaluate)

@@ -1,0 +1,45 @@
+"""What a job would train on, token by token: `POST /jobs/validate?preview=N`.
+
+The tokenizer and the chat template, which is a program of the user's, run in a process of their own that may
+use little time and memory.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from api.problems import invalid
+from trainer.config.problems import Problem
+
+MOST_EXAMPLES = 10
+TIMEOUT_S = 30
+
+
+def preview(config: Mapping[str, Any], examples: int) -> tuple[dict[str, Any] | None, list[Problem]]:
+    """The preview of a resolved config, and warnings; no preview when the process did not make one in time.
+
+    Raises:
+        ApiError: 422, a record or the chat template cannot be used.
+    """
+    command = [sys.executable, "-m", "trainer.preview", "-", "--examples", str(examples)]
+    text = json.dumps(config).encode()
+    try:
+        done = subprocess.run(command, input=text, capture_output=True, timeout=TIMEOUT_S, check=False)
+        answer = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        return None, [_without(f"was not ready after {TIMEOUT_S} s")]
+    except ValueError:
+        return None, [_without("could not be made")]
+    if problems := answer.get("problems"):
+        raise invalid([_below_config(problem) for problem in problems])
+    return answer, [_below_config(problem) for problem in answer.pop("warnings")]
+
+
+def _below_config(problem: Mapping[str, Any]) -> Problem:
+    return Problem(("body", "config", *problem["loc"]), problem["msg"], problem["hint"])
+
+
+def _without(why: str) -> Problem:
+    return Problem(("query", "preview"), f"the preview {why}", "Use regatta preview where the data is.")

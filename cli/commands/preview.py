@@ -1,0 +1,59 @@
+"""The command that shows what a job would train on."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def preview(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.json", help="The argument file.")],
+    examples: Annotated[int, typer.Option(min=1, help="How many records, from the first on.")] = 2,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace an argument.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the first training examples token by token, and what is learned of them."""
+    from cli.output import print_json
+    from trainer.config import FinetuneConfig
+    from trainer.events import EventWriter
+    from trainer.preview import preview as read_preview
+    from trainer.run import read_arguments
+
+    arguments = read_arguments("finetune", config, overrides or [], EventWriter())
+    if not isinstance(arguments, FinetuneConfig):
+        raise TypeError(f"task finetune gave {type(arguments).__name__}")
+    found = read_preview(arguments, examples)
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
+
+
+def _show(found: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{found['split']} split, {found['template'] or 'raw text, no chat template'}")
+    for warning in found["warnings"]:
+        console.print(Text(f"warning: {warning['msg']}. {warning['hint']}"))
+    for example in found["examples"]:
+        console.print()
+        console.print(Text(_headline(example), style="bold"))
+        for position, token in enumerate(example["tokens"]):
+            mark = "learned" if token["learned"] else "masked"
+            line = f"{position:6} {token['id']:8} {mark:8} {token['text']!r}"
+            console.print(Text(line, style="green" if token["learned"] else "dim"))
+
+
+def _headline(example: dict[str, Any]) -> str:
+    parts = [f"{example['location']}: {example['length']} tokens, {example['label_tokens']} learned"]
+    if example["cut"]:
+        parts.append("the answer is cut and has no end")
+    if example["lost_turns"]:
+        parts.append(f"{example['lost_turns']} earlier turns are left out")
+    if example["left_out"]:
+        parts.append(f"left out: {example['left_out']}")
+    return "; ".join(parts)

@@ -1,0 +1,58 @@
+"""POST /jobs/validate?preview=N: the first training records token by token."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.service import build_tiny_gemma
+
+
+@pytest.fixture
+def body(config: dict[str, Any], roots: Path) -> dict[str, Any]:
+    folder = build_tiny_gemma(roots / "models" / "tiny")
+    return {"task": "finetune", "config": config | {"model_name_or_path": str(folder)}}
+
+
+def test_the_preview_shows_what_is_masked_and_what_is_learned(
+    client: httpx.Client, body: dict[str, Any]
+) -> None:
+    answer = client.post("/jobs/validate", params={"preview": 2}, json=body)
+    assert answer.status_code == 200, answer.text
+    preview = answer.json()["preview"]
+    assert (preview["split"], preview["template"], len(preview["examples"])) == ("train", None, 2)
+    example = preview["examples"][0]
+    assert example["location"] == "train.json line 1"
+    tokens = example["tokens"]
+    assert "".join(token["text"] for token in tokens if token["learned"]) == "answer 0<eos>"
+    assert "".join(token["text"] for token in tokens if not token["learned"]) == "<bos>question 0"
+    assert (example["cut"], example["left_out"]) == (False, None)
+
+
+def test_without_the_parameter_there_is_no_preview(client: httpx.Client, body: dict[str, Any]) -> None:
+    assert client.post("/jobs/validate", json=body).json()["preview"] is None
+    assert client.post("/jobs/validate", params={"preview": 11}, json=body).status_code == 422
+
+
+def test_a_record_that_the_chat_template_refuses_is_a_problem(
+    client: httpx.Client, body: dict[str, Any], roots: Path
+) -> None:
+    template = "{{ raise_exception('system text is missing') }}"
+    (roots / "models" / "tiny" / "chat_template.jinja").write_text(template)
+    answer = client.post("/jobs/validate", params={"preview": 1}, json=body)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["loc"][:2] == ["body", "config"]
+    assert "train.json line 1: the chat template chat_template.jinja refuses it" in error["msg"]
+    assert "system text is missing" in error["msg"]
+
+
+def test_a_template_that_wants_the_whole_machine_gets_no_preview(
+    client: httpx.Client, body: dict[str, Any], roots: Path
+) -> None:
+    (roots / "models" / "tiny" / "chat_template.jinja").write_text("{{ 'x' * 100000000000 }}")
+    answer = client.post("/jobs/validate", params={"preview": 1}, json=body)
+    assert answer.status_code == 422
+    assert json.dumps(answer.json()).count("refuses it") >= 1

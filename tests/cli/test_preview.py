@@ -1,0 +1,61 @@
+"""`regatta preview`: what a job would train on."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.service import build_tiny_gemma
+from tests.training import write_records
+
+
+@pytest.fixture(scope="module")
+def argument_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("preview")
+    write_records(folder / "data" / "train.json", [("Who?", "The pilot, at noon."), ("Where?", "Here.")])
+    arguments = {
+        "model_name_or_path": str(build_tiny_gemma(folder / "model")),
+        "dataset_name_or_path": str(folder / "data"),
+        "output_dir": str(folder / "output"),
+        "do_train": True,
+        "src_length": 8,
+        "max_length": 16,
+    }
+    (folder / "sft.json").write_text(json.dumps(arguments))
+    return folder / "sft.json"
+
+
+def preview(*words: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"COLUMNS": "160", "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "cli", "preview", *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_every_token_is_shown_with_its_fate_and_a_cut_answer_is_marked(argument_file: Path) -> None:
+    done = preview(str(argument_file), "--set", "max_length=10")
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.split("\n\n")[1:]
+    assert first.startswith("train.json line 1: 10 tokens")
+    assert "the answer is cut and has no end" in first.splitlines()[0]
+    assert first.splitlines()[1].split() == ["0", "2", "masked", "'<bos>'"]
+    assert "learned" in first
+    assert "'<eos>'" not in first
+    assert second.strip().splitlines()[-1].split()[-2:] == ["learned", "'<eos>'"]
+
+
+def test_json_has_the_same_for_programs(argument_file: Path) -> None:
+    done = preview(str(argument_file), "--examples", "1", "--json")
+    found = json.loads(done.stdout)
+    assert found["template"] is None
+    (example,) = found["examples"]
+    assert example["length"] == len(example["tokens"])
+    assert sum(token["learned"] for token in example["tokens"]) == example["label_tokens"]
+
+
+def test_a_wrong_argument_is_told_as_everywhere(argument_file: Path) -> None:
+    done = preview(str(argument_file), "--set", "max_lenght=10")
+    assert done.returncode == 2
+    assert "max_lenght" in done.stderr

@@ -1,0 +1,113 @@
+"""What a job would train on: the first records as tokens, with what is learned and what is masked.
+
+``python -m trainer.preview FINETUNE.json [--examples N]`` prints the preview as JSON; ``-`` reads the
+argument file from standard input. Problems of the arguments or the data are printed as ``{"problems": [...]}``,
+with exit code 2 or 3. Nothing but the tokenizer is loaded: no model, no Paddle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainer import load_tokenizer
+from trainer.config import ConfigError, FinetuneConfig, RegattaError, read_config, strict_json
+from trainer.data.dataset import why_nothing_is_learned
+from trainer.data.encoding import build_encoder, ending_warning
+from trainer.data.files import read_records
+from trainer.data.sft import IGNORE, Example
+
+if TYPE_CHECKING:
+    from trainer.tokenizers import Tokenizer
+
+#: What the process may use: a chat template is a program of the user's.
+MOST_CPU_SECONDS = 60
+MOST_MEMORY = 4 << 30
+
+
+def preview(config: FinetuneConfig, examples: int) -> dict[str, Any]:
+    """The first records of the training data (of the dev data, when nothing is trained).
+
+    Args:
+        config: its paths are absolute, or relative to the working directory.
+        examples: how many.
+
+    Returns:
+        split; template (its file, None for raw text); warnings; examples, each with location, tokens (id,
+        text, learned), length, label_tokens, cut, lost_turns, and left_out (why the record is not trained on,
+        else None).
+
+    Raises:
+        ConfigError, DataError: the template, the tokenizer or a record cannot be used.
+    """
+    tokenizer = load_tokenizer(config.tokenizer_name_or_path or config.model_name_or_path)
+    encoder = build_encoder(config, tokenizer)
+    split = "train" if config.do_train else "dev"
+    warning = ending_warning(config, tokenizer)
+    shown = []
+    for record in islice(read_records(Path(config.dataset_name_or_path), split), examples):
+        example = encoder.example(record)
+        left_out = None if example.label_tokens else why_nothing_is_learned(example, config.max_length)
+        shown.append(
+            {
+                "location": record.location,
+                "tokens": list(_tokens(example, tokenizer)),
+                "length": example.length + 1,
+                "label_tokens": example.label_tokens,
+                "cut": example.cut,
+                "lost_turns": example.lost_turns,
+                "left_out": left_out,
+            }
+        )
+    warnings = [warning.as_dict()] if warning else []
+    return {"split": split, "template": encoder.template, "warnings": warnings, "examples": shown}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the preview of an argument file as JSON; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m trainer.preview")
+    parser.add_argument("config", metavar="FINETUNE.json", help="argument file; -: standard input")
+    parser.add_argument("--examples", type=int, default=2, metavar="N")
+    arguments = parser.parse_args(argv)
+    resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_SECONDS, MOST_CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    try:
+        content = sys.stdin.buffer.read() if arguments.config == "-" else Path(arguments.config).read_bytes()
+        reading = read_config("finetune", _object(content))
+        if not isinstance(reading.config, FinetuneConfig):
+            raise ConfigError(reading.problems)
+        answer, code = preview(reading.config, arguments.examples), 0
+    except RegattaError as error:
+        answer, code = {"problems": [problem.as_dict() for problem in error.problems]}, error.exit_code
+    print(json.dumps(answer))
+    return code
+
+
+def _object(content: bytes) -> Any:
+    try:
+        return strict_json.loads(content)
+    except strict_json.NotJsonError as error:
+        raise ConfigError(f"the argument file is not JSON: {error}") from None
+
+
+def _tokens(example: Example, tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
+    """Every token of an example; the last one is only a label."""
+    labels = example.labels.tolist()
+    if not labels:
+        return
+    ids = [*example.input_ids.tolist(), labels[-1]]
+    learned = [False, *(label != IGNORE for label in labels)]
+    for token, is_learned in zip(ids, learned, strict=True):
+        if token != IGNORE:
+            text = tokenizer.decode([token], skip_special_tokens=False)
+            yield {"id": token, "text": text, "learned": is_learned}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
