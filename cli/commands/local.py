@@ -7,6 +7,7 @@ import typer
 
 from cli.commands.generate import generate
 from cli.commands.preview import preview
+from cli.commands.tasks import evaluate, merge
 
 LOCAL_PANEL = "Without a service"
 
