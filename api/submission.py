@@ -11,7 +11,7 @@ from api.problems import MOST_PROBLEMS, invalid
 from api.schemas.jobs import JobRequest, Resources, ResourcesRequest
 from trainer.config import Reading, TaskConfig, read_config, task_problem
 from trainer.config.names import tasks_with
-from trainer.config.preflight import Checked, Roots, check_job
+from trainer.config.preflight import Checked, Roots, check_job, path_problems
 from trainer.config.problems import Problem
 
 
@@ -109,11 +109,11 @@ def _check_config(
     if not isinstance(config, dict):
         return None, None, []
     reading = read_config(task, config)
-    problems = list(_below_config(reading.problems))
     if reading.config is None:
-        return reading, None, problems
+        problems = [*reading.problems, *path_problems(reading, roots)]
+        return reading, None, list(_below_config(problems))
     checked = check_job(reading.config, roots)
-    return reading, checked, problems + list(_below_config(checked.problems))
+    return reading, checked, list(_below_config(checked.problems))
 
 
 def _below_config(problems: Iterable[Problem]) -> Iterable[Problem]:

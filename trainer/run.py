@@ -22,7 +22,7 @@ from typing import Any
 
 from trainer.config import AVAILABLE_TASKS, TaskConfig, load_config, task_problem
 from trainer.config.data_files import FIELD
-from trainer.config.preflight import Checked, check_job
+from trainer.config.preflight import Checked, check_job, path_problems
 from trainer.config.problems import ConfigError, DataError, RegattaError
 from trainer.events import EventWriter
 from trainer.hub import with_fetched_models
@@ -165,7 +165,7 @@ def read_arguments(task: str, path: Path, overrides: Sequence[str], events: Even
     for warning in reading.warnings:
         events.warn(warning)
     if reading.config is None:
-        raise ConfigError(reading.problems)
+        raise ConfigError([*reading.problems, *path_problems(reading, None)])
     checked = _checked(reading.config)
     config = with_fetched_models(checked.config)
     if config is not checked.config:

@@ -181,6 +181,7 @@ def test_all_problems_are_told_at_once(refusing_client: httpx.Client, config: di
     expected = {
         ("body", "config", "learing_rate"),
         ("body", "config", "max_steps"),
+        ("body", "config", "model_name_or_path"),
         ("body", "priority"),
         ("body", "colour"),
         ("body", "webhook"),

@@ -30,6 +30,8 @@ class Reading:
         config: the config with every default and derived value in place; None when there are problems.
         problems: every reason to refuse it.
         warnings: what is legal but without effect, deprecated, derived or surely unwanted.
+        draft: the config with defaults in place of what could not be read, for what can be said about the
+            rest; None when nothing could be read.
     """
 
     task: str
@@ -37,6 +39,7 @@ class Reading:
     config: TaskConfig | None
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...]
+    draft: TaskConfig | None = None
 
 
 def read_config(task: str, raw: Mapping[str, object]) -> Reading:
@@ -119,13 +122,10 @@ class _Reader:
         config, derived = derive(config, readable.keys())
         self.warnings += derived
         self.problems += rules.findings(rules.PROBLEMS, config, unreadable)
-        if self.problems:
-            return self._reading(None)
-        self.warnings += rules.findings(rules.WARNINGS, config, unreadable)
-        return self._reading(config)
-
-    def _reading(self, config: TaskConfig | None) -> Reading:
-        return Reading(self.task, self.given, config, tuple(self.problems), tuple(self.warnings))
+        if not self.problems:
+            self.warnings += rules.findings(rules.WARNINGS, config, unreadable)
+        usable = None if self.problems else config
+        return Reading(self.task, self.given, usable, tuple(self.problems), tuple(self.warnings), config)
 
     def _named(self) -> dict[str, Any]:
         """The values that are set, by current name; unknown names and old ones are reported."""

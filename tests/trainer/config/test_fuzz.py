@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from trainer.config import TASKS, read_config
 from trainer.config.explain import choices
 from trainer.config.names import ALIASES
-from trainer.config.preflight import Roots, check_job
+from trainer.config.preflight import Roots, check_job, path_problems
 from trainer.config.schema import CONFIGS
 
 NAMES = sorted({name for config in CONFIGS.values() for name in config.model_fields} | set(ALIASES))
@@ -106,6 +106,13 @@ def test_checking_a_job_never_raises(roots: Roots, raw: dict[str, Any]) -> None:
     checked = check_job(config, roots)
     json.dumps([problem.as_dict() for problem in (*checked.problems, *checked.warnings)], allow_nan=False)
     json.dumps(checked.statistics, allow_nan=False)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(raw=any_config)
+def test_looking_at_the_files_of_any_config_never_raises(roots: Roots, raw: dict[str, Any]) -> None:
+    found = path_problems(read_config("finetune", raw), roots)
+    json.dumps([problem.as_dict() for problem in found], allow_nan=False)
 
 
 @settings(max_examples=100, deadline=None)

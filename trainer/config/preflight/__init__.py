@@ -10,13 +10,22 @@ from trainer.config.preflight.chat_template import check_chat_template
 from trainer.config.preflight.data import check_data
 from trainer.config.preflight.hub import Part
 from trainer.config.preflight.merge import check_merge
-from trainer.config.preflight.model import check_model, check_tokenizer, has_tokenizer
+from trainer.config.preflight.model import (
+    MODEL,
+    TOKENIZER,
+    check_model,
+    check_tokenizer,
+    has_tokenizer,
+)
 from trainer.config.preflight.paths import Finder, Roots
 from trainer.config.preflight.places import Checked, Places
 from trainer.config.preflight.steps import check_steps
 from trainer.config.problems import Problem
+from trainer.config.reading import Reading
 from trainer.config.schema import FinetuneConfig, MergeConfig, TaskConfig
 from trainer.config.tasks import task_problem
+
+PATHS = (MODEL, TOKENIZER, "dataset_name_or_path", "output_dir", "resume_from_checkpoint")
 
 
 def check_job(config: TaskConfig, roots: Roots | None, base: Path | None = None) -> Checked:
@@ -36,6 +45,20 @@ def check_job(config: TaskConfig, roots: Roots | None, base: Path | None = None)
         problem = task_problem(config.task)
         return Checked(config, (problem,) if problem else ())
     return _Check(config, roots, base).run()
+
+
+def path_problems(reading: Reading, roots: Roots | None, base: Path | None = None) -> list[Problem]:
+    """What is wrong with the files that a refused config names, so that it is told with the rest.
+
+    Nothing is said about arguments that `reading` has problems with. Arguments as for `check_job`.
+    """
+    if reading.draft is None:
+        return []
+    silent = {problem.loc[0] for problem in reading.problems if problem.loc}
+    if MODEL in silent:
+        silent.add(TOKENIZER)  # it is taken from the model's folder
+    found = check_job(reading.draft, roots, base).problems
+    return [problem for problem in found if problem.loc[0] in PATHS and problem.loc[0] not in silent]
 
 
 class _Check(Places):
@@ -152,4 +175,4 @@ class _Check(Places):
             self.statistics["optimizer_steps"] = self.config.max_steps
 
 
-__all__ = ["Checked", "Roots", "check_job"]
+__all__ = ["Checked", "Roots", "check_job", "path_problems"]

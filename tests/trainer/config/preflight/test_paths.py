@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from trainer.config import FinetuneConfig
-from trainer.config.preflight import Roots, check_job
+from trainer.config import FinetuneConfig, Reading
+from trainer.config.preflight import Roots, check_job, path_problems
 
 Config = Callable[..., FinetuneConfig]
 
@@ -134,6 +134,23 @@ def test_a_checkpoint_to_resume_from_must_exist_in_an_allowed_place(
     assert [problem.loc for problem in outside] == [("resume_from_checkpoint",)]
     missing: Any = config(resume_from_checkpoint=str(work / "checkpoint-4"))
     assert "does not exist" in check_job(missing, roots, work).problems[0].msg
+
+
+@pytest.mark.parametrize(
+    ("arguments", "places"),
+    [
+        ({"model_name_or_path": "nowhere"}, ["model_name_or_path"]),
+        ({"dataset_name_or_path": "nowhere", "output_dir": "/out"}, ["dataset_name_or_path", "output_dir"]),
+        ({"model_name_or_path": None, "dataset_name_or_path": "nowhere"}, ["dataset_name_or_path"]),
+        ({"model_name_or_path": 3, "output_dir": "", "do_eval": "maybe"}, []),
+        ({}, []),
+    ],
+)
+def test_files_of_a_config_that_is_refused_are_looked_for_too(
+    read: Callable[..., Reading], roots: Roots, arguments: dict[str, Any], places: list[str]
+) -> None:
+    reading = read(learing_rate=1, seed="x", **arguments)
+    assert [problem.loc[0] for problem in path_problems(reading, roots)] == places
 
 
 def test_a_relative_checkpoint_is_looked_for_in_the_roots(config: Config, roots: Roots) -> None:
