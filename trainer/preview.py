@@ -1,7 +1,7 @@
 """What a job would train on: the first records as tokens, with what is learned and what is masked.
 
 ``python -m trainer.preview FINETUNE.json [--examples N]`` prints the preview as JSON; ``-`` reads the
-argument file from standard input. Problems of the arguments or the data are printed as ``{"problems": [...]}``,
+argument file from standard input. What is wrong with arguments or data is printed as ``{"problems": [...]}``,
 with exit code 2 or 3. Nothing but the tokenizer is loaded: no model, no Paddle.
 """
 

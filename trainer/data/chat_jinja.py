@@ -99,12 +99,13 @@ class JinjaEncoder:
         return Example.of(ids[start:end], learned[start:end], cut=end < len(ids), lost_turns=lost_turns)
 
     def _encoded(self, rendered: _Rendered) -> tuple[list[int], list[bool]]:
-        """Ids, and which of them begin inside a learned place."""
+        """Ids, and which of them hold a character of a learned place."""
         encoding = self.tokenizer.encode_with_offsets(
             rendered.text, add_special_tokens=False, allow_special=True
         )
         learned = [
-            any(start <= begin < end for start, end in rendered.learned) for begin, _ in encoding.offsets
+            any(begin < place_end and end > place for place, place_end in rendered.learned)
+            for begin, end in encoding.offsets
         ]
         return encoding.ids, learned
 
