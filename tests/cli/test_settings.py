@@ -41,6 +41,26 @@ def test_a_wrong_url_is_refused_without_its_password(name: str, monkeypatch: pyt
     assert "secret" not in msg
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"), [("MODEL_ROOT", "MODEL_ROOTS"), ("BROKER", "BROKER_URL"), ("DEVICE", "DEVICES")]
+)
+def test_a_mistyped_variable_is_refused(name: str, meant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"REGATTA_{name}", "cpu:1")
+    with pytest.raises(CliError) as refusal:
+        read_settings()
+    (problem,) = refusal.value.problems
+    assert problem["loc"] == [f"REGATTA_{name}"]
+    assert problem["hint"] == f"Did you mean REGATTA_{meant}?"
+
+
+@pytest.mark.parametrize("name", ["URL", "EVENTS", "RUNNER", "DEADLINE_FILE", "ORACLE_PYTHON"])
+def test_variables_that_are_no_settings_of_the_service_are_left_alone(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"REGATTA_{name}", "anything")
+    assert read_settings().poll_s == 1.0
+
+
 def test_devices_that_are_not_there_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(CliError, match="0 GPUs are visible on this host"):
