@@ -70,7 +70,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                     raise _unreadable(
                         path, f"line {number} is longer than 64 MiB", "Put one record on a line."
                     )
-                if not line.isspace():
+                if line.strip():
                     yield number, line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise _unreadable(path, f"it cannot be unpacked: {error}", "Write the gzip file again.") from None

@@ -4,6 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
+from trainer import load_model
 from trainer.config import FinetuneConfig
 from trainer.loop.optimizer import build_optimizer, clip_gradients
 
@@ -90,3 +91,23 @@ def test_gradients_below_the_limit_or_without_one_are_left_as_they_are(limit: fl
 
 def test_a_norm_that_is_not_finite_is_returned_as_it_is() -> None:
     assert np.isnan(clip_gradients(with_gradients([float("nan"), 1.0]), 1.0))
+
+
+@pytest.mark.parametrize("family", ["gemma", "bloom"])
+def test_no_norm_and_no_bias_of_a_model_decays(
+    make_config: MakeConfig, family: str, request: pytest.FixtureRequest
+) -> None:
+    model = load_model(request.getfixturevalue(f"tiny_{family}"))
+    optimizer = build_optimizer(model.parameters(), make_config(weight_decay=0.1))
+    optimizer.set_lr(1.0)
+    before = {name: parameter.numpy().copy() for name, parameter in model.named_parameters()}
+    for parameter in model.parameters():  # without a gradient nothing but the decay changes a weight
+        parameter.grad = paddle.zeros_like(parameter)
+    optimizer.step()
+    decayed = {
+        name for name, parameter in model.named_parameters() if (parameter.numpy() != before[name]).any()
+    }
+    spared = before.keys() - decayed
+    assert all("norm" in name or "ln_f" in name or name.endswith("bias") for name in spared)
+    assert not any("norm" in name or "ln_f" in name or name.endswith("bias") for name in decayed)
+    assert any(name.endswith("ln_f.weight") for name in spared) == (family == "bloom")
