@@ -2,16 +2,19 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from trainer.config.preflight.hub import HubName
 from trainer.config.problems import DataError, Problem
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+
+# A name on the Hugging Face hub, with a branch, tag or commit or without.
+_HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.ASCII)
 
 # Fields that change what an adapter computes and that are not supported; all of them are off by default.
 _LORA_EXTRAS = (
@@ -230,17 +233,17 @@ def _common(settings: AdapterSettings) -> dict[str, Any]:
 
 def _base_fields(base: str | None) -> dict[str, Any]:
     """PEFT writes the revision of a hub name in a field of its own."""
-    name = HubName.parse(base) if base else None
+    name = _HUB_NAME.fullmatch(base) if base else None
     if name is None:
         return {"base_model_name_or_path": base, "revision": None}
-    return {"base_model_name_or_path": name.repository, "revision": name.revision}
+    return {"base_model_name_or_path": name["repository"], "revision": name["revision"]}
 
 
 def _base(raw: Mapping[str, Any]) -> str | None:
     base, revision = raw.get("base_model_name_or_path"), raw.get("revision")
     if not isinstance(base, str) or not base:
         return None
-    return f"{base}@{revision}" if isinstance(revision, str) and HubName.parse(base) else base
+    return f"{base}@{revision}" if isinstance(revision, str) and _HUB_NAME.fullmatch(base) else base
 
 
 def _no_adapter(folder: Path) -> Problem:
