@@ -78,7 +78,37 @@ skipped:
 ```
 
 Every line is read before a device is taken. Errors are counted by kind, and the first ten are shown with
-their line numbers.
+their line numbers. `regatta preview CONFIG.json` shows what is made of the first records, token by token.
+
+## From records to tokens
+
+Without a chat template a source is encoded with the tokenizer's special tokens and keeps its last
+`src_length` tokens; its target follows and ends with EOS. A target that does not fit in `max_length` is
+cut and gets no EOS. Every answer of a conversation is learned; the oldest turns are left out while it is
+too long. Records of which nothing can be learned are left out, and a warning names them.
+
+A **chat template** is used when the tokenizer has one or `chat_template` names one:
+
+* a Jinja text (`chat_template.jinja`, or `chat_template` in `tokenizer_config.json`), called with
+  `messages` in the roles `user` and `assistant`, `add_generation_prompt` and the special tokens.
+  `system` of a record's `context` becomes the first message; its other entries are variables. It runs
+  in Jinja's sandbox;
+* PaddleNLP's `chat_template.json`: `system`, `conversation` (the user's part and the answer's) and
+  `query`.
+
+Only answers are learned, with what the template puts behind them. A warning says when that is no token
+that ends an answer.
+
+**zero_padding** puts several examples into one sequence of `max_length`; each sees itself alone and its
+positions begin at 0, so the numbers are those of training without it. Batch sizes count sequences. Log,
+metrics and result have `padding_share`.
+
+**lazy** reads the training data while it trains, in the order of the files and epoch after epoch; a
+resumed run reads again up to the record where it was.
+
+**eval_with_do_generation** lets the model write the last answer of every dev record, with `max_length`
+less the longest prompt as the most tokens, and adds `eval_rouge1`, `eval_rouge2`, `eval_rougel` (F1 of
+rouge-score) and `eval_bleu4` (sacrebleu, between 0 and 1), over words and single Chinese characters.
 """
 
 

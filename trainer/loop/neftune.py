@@ -7,7 +7,7 @@ drawn from Paddle's generator, which is seeded by run and step.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import paddle
@@ -29,7 +29,7 @@ class EmbeddingNoise:
         self._model = model
         self._lengths = np.zeros(0)
         embedding = dict(model.named_sublayers())[model.stages()[0].modules[0]]
-        embedding.register_forward_post_hook(self._add)
+        embedding.register_forward_post_hook(cast(Any, self._add))
 
     def expect(self, batch: Batch) -> None:
         """Note the lengths of the examples that the next forward pass works on."""

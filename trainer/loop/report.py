@@ -138,9 +138,10 @@ class Reporter:
 
 def log_metrics(events: EventWriter, entry: dict[str, Any]) -> None:
     """Log one evaluation and write its event."""
-    accuracy = f", accuracy {entry['eval_accuracy']:.4f}" if "eval_accuracy" in entry else ""
+    shown = ("accuracy", "rouge1", "rouge2", "rougel", "bleu4")
+    more = "".join(f", {name} {entry[f'eval_{name}']:.4f}" for name in shown if f"eval_{name}" in entry)
     log.info(
         "evaluation after step %d: loss %.4f, perplexity %.4g%s, %.1f s",
-        *(entry["step"], entry["eval_loss"], entry["eval_ppl"], accuracy, entry["eval_runtime"]),
+        *(entry["step"], entry["eval_loss"], entry["eval_ppl"], more, entry["eval_runtime"]),
     )
     events.write("eval", **entry)

@@ -1,5 +1,6 @@
 import math
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import paddle
@@ -30,7 +31,11 @@ def embedded(model: CausalLM, noise: EmbeddingNoise, batch: Batch) -> np.ndarray
     """What the embedding gives in a forward pass, `[tokens, hidden]`."""
     found = []
     layer = dict(model.named_sublayers())[model.stages()[0].modules[0]]
-    hook = layer.register_forward_post_hook(lambda layer, inputs, output: found.append(output.numpy()))
+
+    def keep(layer: Any, inputs: Any, output: Any) -> None:
+        found.append(output.numpy())
+
+    hook = layer.register_forward_post_hook(cast(Any, keep))
     noise.expect(batch)
     batch_loss(model, batch)
     hook.remove()
