@@ -58,10 +58,16 @@ def save_model(model: CausalLM, directory: str | Path) -> None:
 
 def load_tokenizer(directory: str | Path) -> Tokenizer:
     """Load the tokenizer of a model directory, or of a model on the Hugging Face hub; see
-    `trainer.tokenizers.load_tokenizer` and `trainer.hub`.
+    `trainer.tokenizers.load_tokenizer` and `trainer.hub`. An adapter without one has that of its base model.
     """
+    from trainer.config.adapters import is_adapter, read_adapter_settings
     from trainer.config.preflight.hub import Part
+    from trainer.config.preflight.model import has_tokenizer
     from trainer.hub import model_folder
     from trainer.tokenizers import load_tokenizer
 
-    return load_tokenizer(model_folder(directory, Part.TOKENIZER))
+    folder = model_folder(directory, Part.TOKENIZER)
+    if is_adapter(folder) and not has_tokenizer(folder):
+        base = read_adapter_settings(folder).base
+        folder = model_folder(base, Part.TOKENIZER) if base else folder
+    return load_tokenizer(folder)
