@@ -37,6 +37,10 @@ class JinjaTemplate:
         """Every Jinja text by a name for messages."""
         return {"chat_template": self.text}
 
+    def as_file(self) -> tuple[str, str]:
+        """The file beside a tokenizer that holds this template: name and content."""
+        return JINJA_FILE, self.text
+
 
 @dataclass(frozen=True)
 class PaddleTemplate:
@@ -52,6 +56,11 @@ class PaddleTemplate:
         """Every Jinja text by a name for messages."""
         named = {"conversation[0]": self.user, "conversation[1]": self.bot, "query": self.query}
         return named if self.system is None else {"system": self.system, **named}
+
+    def as_file(self) -> tuple[str, str]:
+        """The file beside a tokenizer that holds this template: name and content."""
+        content = {"system": self.system, "conversation": [self.user, self.bot], "query": self.query}
+        return PADDLENLP_FILE, json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 ChatTemplate = JinjaTemplate | PaddleTemplate

@@ -46,6 +46,8 @@ def build_encoder(
 ) -> Encoder:
     """The encoder for the config's chat template and lengths (or for other lengths).
 
+    A template that `chat_template` names becomes the tokenizer's own: it is saved with it.
+
     Raises:
         ConfigError: the chat template cannot be used.
     """
@@ -54,6 +56,8 @@ def build_encoder(
     lengths = src_length or config.src_length, max_length or config.max_length
     if template is None:
         return PlainEncoder(tokenizer, *lengths)
+    if config.chat_template is not None:
+        tokenizer.use_chat_template(*template.as_file())
     if isinstance(template, JinjaTemplate):
         return JinjaEncoder(tokenizer, template, *lengths)
     return PaddleEncoder(tokenizer, template, *lengths)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.config.data_files import find_data_files
+from trainer.config.problems import Problem
 from trainer.data.dataset import Split, encode_split, split_warnings
 from trainer.data.encoding import Encoder
 from trainer.data.files import read_records
@@ -52,15 +53,23 @@ def evaluation_data(
         rows=arranged_split(split, config),
         examples=len(split.examples),
         loss_only=config.prediction_loss_only,
-        generation=_generation(split, config, encoder, tokenizer) if config.eval_with_do_generation else None,
+        generation=_generation(split, config, encoder, tokenizer, events)
+        if config.eval_with_do_generation
+        else None,
     )
 
 
 def _generation(
-    split: Split, config: FinetuneConfig, encoder: Encoder, tokenizer: Tokenizer
+    split: Split, config: FinetuneConfig, encoder: Encoder, tokenizer: Tokenizer, events: EventWriter
 ) -> Generation | None:
-    prompted = [(record, encoder.prompt(record)) for record in split.records]
-    prompted = [(record, prompt) for record, prompt in prompted if prompt]
+    prompts = [(record, encoder.prompt(record)) for record in split.records]
+    prompted = [(record, prompt) for record, prompt in prompts if prompt]
+    if len(prompted) < len(prompts):
+        msg = (
+            f"{len(prompts) - len(prompted)} of {len(prompts)} dev records have a source without a token, so"
+        )
+        msg += " no answer is generated for them"
+        events.warn(Problem(("eval_with_do_generation",), msg, "Give them a source."))
     if not prompted:
         return None
     longest = max(len(prompt) for _, prompt in prompted)

@@ -150,6 +150,12 @@ class Tokenizer:
         """The id of one token such as "<start_of_turn>"; None when there is no such token."""
         return self._engine.token_to_id(token)
 
+    def use_chat_template(self, name: str, content: str) -> None:
+        """Let `save` write this template, as the file `name`, in place of those that were loaded."""
+        for file in ("chat_template.jinja", "chat_template.json"):
+            self._files.pop(file, None)
+        self._files[name] = content.encode()
+
     def save(self, directory: str | Path) -> None:
         """Write the tokenizer's files, byte for byte as they were loaded."""
         directory = Path(directory)

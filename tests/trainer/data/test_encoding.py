@@ -87,3 +87,18 @@ def test_raw_text_ends_with_the_tokenizers_eos(make_config: MakeConfig, model: P
     warning = ending_warning(config, tokenizer)
     assert warning is not None
     assert "no EOS token" in warning.msg
+
+
+@pytest.mark.parametrize(("name", "text"), [("chat_template.jinja", JINJA), ("chat_template.json", PADDLE)])
+def test_a_template_that_was_named_is_saved_with_the_tokenizer(
+    make_config: MakeConfig, model: Path, tmp_path: Path, name: str, text: str
+) -> None:
+    (model / "chat_template.jinja").write_text("the tokenizer's own")
+    (tmp_path / name).write_text(text)
+    tokenizer = load_tokenizer(model)
+    build_encoder(make_config(model_name_or_path=str(model), chat_template=str(tmp_path / name)), tokenizer)
+    tokenizer.save(tmp_path / "saved")
+    saved = {path.name for path in (tmp_path / "saved").glob("chat_template*")}
+    assert saved == {name}
+    again = make_config(model_name_or_path=str(tmp_path / "saved"))
+    assert build_encoder(again, load_tokenizer(tmp_path / "saved")).template == name
