@@ -11,7 +11,8 @@ FILE = Path(__file__).parents[1] / "docs" / "settings.md"
 
 _HEAD = """# Settings
 
-Environment variables, read when a part of the service starts. Generated: `python -m store.settings_page`.
+Environment variables, read when a part of the service starts; `regatta` refuses a name that is nearly one of them.
+Generated: `python -m store.settings_page`.
 
 | variable | default | is |
 | --- | --- | --- |
