@@ -11,7 +11,7 @@ FILE = Path(__file__).parents[1] / "docs" / "settings.md"
 
 _HEAD = """# Settings
 
-Environment variables, read when a part of the service starts; `regatta` refuses a name that is nearly one of them.
+Environment variables, read when a part of the service starts; a name that is nearly one of them is refused.
 Generated: `python -m store.settings_page`.
 
 | variable | default | is |
