@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterator
 
 from trainer.checkpoint.directory import remove_directory
 from trainer.checkpoint.find import list_checkpoints
 from trainer.checkpoint.rotation import surplus
 from trainer.checkpoint.save import save_checkpoint
 from trainer.config.problems import DataError, Problem
-from trainer.data.batches import Batch, epoch_steps
+from trainer.data.batches import Batch, StepRows, epoch_steps
 from trainer.loop.plan import evaluation_due, logging_due, saving_due
 from trainer.loop.setup import Run, StopQuestion, evaluate_run
-from trainer.loop.step import NonFiniteLossError, seed_step, train_step
+from trainer.loop.step import NonFiniteLossError, StepResult, seed_step, train_step
 
 log = logging.getLogger(__name__)
 
@@ -34,46 +35,18 @@ def train(run: Run, should_stop: StopQuestion) -> bool:
     run.report.begin()
     if _evaluation_is_missing(run) and not _close_step(run, should_stop):
         return _stop(run)
-    batch_size, drop_last = config.per_device_train_batch_size, config.dataloader_drop_last
     skipped_in_a_row = 0
-    while state.step < plan.total_steps:
-        if run.train.count is not None:
-            state.begin_epoch(run.train.count, batch_size, drop_last)
-        rows = run.train.epoch(state.epoch, state.consumed)
-        first_step = state.step
-        for step in epoch_steps(rows, batch_size, config.gradient_accumulation_steps, drop_last):
-            if should_stop():
-                return _stop(run)
-            run.report.step_begins()
-            batches = [run.collate(part) for part in step.parts]
-            rate = run.schedule.rate(state.schedule_step)
-            seed_step(config.seed, state.step)
-            result = train_step(
-                run.model,
-                run.optimizer,
-                batches,
-                step=state.step + 1,
-                rate=rate,
-                max_grad_norm=config.max_grad_norm,
-                precision=run.precision,
-                noise=run.noise,
-            )
-            _count(run, batches, step.last)
-            if result.skipped:
-                state.skipped += 1
-                skipped_in_a_row += 1
-                _refuse_endless_skipping(skipped_in_a_row, state.step)
-            else:
-                state.add_loss(result.loss)
-                skipped_in_a_row = 0
-            if logging_due(config, plan, state):
-                run.report.log_step(result, rate)
-            if not _close_step(run, should_stop):
-                return _stop(run)
-            if state.step >= plan.total_steps:
-                break
-        if state.step == first_step:
-            _leave_empty_epoch(run)
+    for step in _steps_left(run):
+        if should_stop():
+            return _stop(run)
+        rate = run.schedule.rate(state.schedule_step)
+        result = _take_step(run, step, rate)
+        skipped_in_a_row = skipped_in_a_row + 1 if result.skipped else 0
+        _refuse_endless_skipping(skipped_in_a_row, state.step)
+        if logging_due(config, plan, state):
+            run.report.log_step(result, rate)
+        if not _close_step(run, should_stop):
+            return _stop(run)
     return False
 
 
@@ -98,6 +71,47 @@ def save(run: Run, metrics: dict[str, float]) -> None:
     for old in surplus(list_checkpoints(run.output_dir), limit, checkpoint, state.best_checkpoint):
         remove_directory(old.path)
         run.report.removed(old)
+
+
+def _steps_left(run: Run) -> Iterator[StepRows]:
+    """The rows of every step from where the run stands to its last one, epoch after epoch."""
+    config, state = run.config, run.state
+    batch_size, drop_last = config.per_device_train_batch_size, config.dataloader_drop_last
+    while state.step < run.plan.total_steps:
+        if run.train.count is not None:
+            state.begin_epoch(run.train.count, batch_size, drop_last)
+        rows = run.train.epoch(state.epoch, state.consumed)
+        first_step = state.step
+        for step in epoch_steps(rows, batch_size, config.gradient_accumulation_steps, drop_last):
+            yield step
+            if state.step >= run.plan.total_steps:
+                return
+        if state.step == first_step:
+            _leave_empty_epoch(run)
+
+
+def _take_step(run: Run, step: StepRows, rate: float) -> StepResult:
+    """One optimizer step at learning rate `rate`, counted in the state and the report."""
+    config, state = run.config, run.state
+    run.report.step_begins()
+    batches = [run.collate(part) for part in step.parts]
+    seed_step(config.seed, state.step)
+    result = train_step(
+        run.model,
+        run.optimizer,
+        batches,
+        step=state.step + 1,
+        rate=rate,
+        max_grad_norm=config.max_grad_norm,
+        precision=run.precision,
+        noise=run.noise,
+    )
+    _count(run, batches, step.last)
+    if result.skipped:
+        state.skipped += 1
+    else:
+        state.add_loss(result.loss)
+    return result
 
 
 def _close_step(run: Run, should_stop: StopQuestion) -> bool:
