@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeGuard
 
 from trainer.config.problems import DataError, Problem
 
@@ -214,7 +214,7 @@ def _not_positive(raw: Mapping[str, Any], name: str, path: Path) -> Iterator[Pro
         yield _problem(path, name, f"got {value!r}, expected a whole number of at least 1")
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

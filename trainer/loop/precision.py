@@ -123,6 +123,7 @@ class MixedPrecision(FullPrecision):
         import paddle
 
         if self._precision.level == "O2":
+            fp32: list[Any] = model.adapter.fp32_layers() if model.adapter else []
             paddle.amp.decorate(
                 models=model,
                 optimizers=optimizer,
@@ -130,7 +131,7 @@ class MixedPrecision(FullPrecision):
                 dtype=self._precision.dtype,
                 master_weight=True,
                 master_grad=self._master_grad,
-                excluded_layers=model.adapter.fp32_layers() if model.adapter else None,
+                excluded_layers=fp32 or None,
             )
             model.dtype = self._precision.dtype
 

@@ -127,7 +127,7 @@ class CausalLM(nn.Layer):
             shape = batch, self.prefix.tokens
             cache.extend(np.ones(shape, bool), np.broadcast_to(np.arange(shape[1]), shape))
             for layer, (keys, values) in enumerate(self.prefix.pairs()):
-                rows = (paddle.tile(x.astype(self.dtype), [batch, 1]) for x in (keys, values))
+                rows = (paddle.tile(x.astype(self.head_weight.dtype), [batch, 1]) for x in (keys, values))
                 cache.append(layer, *rows)
         return cache
 

@@ -50,7 +50,7 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - Paddle's name
         weight = self.weight
-        if weight.stop_gradient and not input.stop_gradient:
+        if weight is not None and weight.stop_gradient and not input.stop_gradient:
             weight = weight.detach()
             weight.stop_gradient = False
         return functional.layer_norm(input, self._normalized_shape, weight, self.bias, self._epsilon)

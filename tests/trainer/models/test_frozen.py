@@ -18,6 +18,7 @@ def gradients(frozen: tuple[str, ...]) -> tuple[np.ndarray, LayerNorm]:
     for name in frozen:
         getattr(norm, name).stop_gradient = True
     (norm(x) * factors).sum().backward()
+    assert x.grad is not None
     return x.grad.numpy(), norm
 
 

@@ -86,6 +86,7 @@ def test_only_the_adapter_gets_gradients_and_it_is_float32(
     assert all(weight.parameter.grad is None for weight in model.parameter_names().values())
     for weight in adapter.weights().values():
         assert weight.parameter.dtype == paddle.float32
+        assert weight.parameter.grad is not None
         assert float(weight.parameter.grad.abs().sum()) > 0
 
 

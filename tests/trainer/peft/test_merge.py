@@ -1,6 +1,7 @@
 """A merged model computes what base and adapter compute together."""
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from trainer.peft.lora.adapter import add_lora
 from trainer.peft.prefix.adapter import add_prefix
 from trainer.run import run_task
 from trainer.tools.merge import MergeStoppedError, as_stored, merge_adapter
+from trainer.tools.tiny_model import build_tiny_model
 
 from .conftest import BASES
 from .test_lora import disturb
@@ -156,3 +158,18 @@ def test_the_task_merges_and_reports(tiny_gemma: Path, recorder: Recorder, tmp_p
     assert recorder.of("progress")[-1]["step"] == result["metrics"]["tensors"]
     assert recorder.of("result") == [recorder.events[-1]]
     assert load_tokenizer(tmp_path / "merged").encode("a") == load_tokenizer(tiny_gemma).encode("a")
+
+
+def test_memory_holds_some_tensors_and_never_the_model(tmp_path: Path) -> None:
+    sizes = {"vocab_size": 512, "hidden_size": 96, "num_hidden_layers": 12, "num_attention_heads": 4}
+    base = build_tiny_model("bloom", tmp_path / "base", **sizes)
+    save_adapter_of(base, tmp_path / "adapter")
+    tracemalloc.start()
+    try:
+        merged = merge_adapter(tmp_path / "adapter", tmp_path / "merged")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    largest = 4 * 96 * 4 * 96
+    assert merged.bytes > 30 * largest
+    assert peak < 8 * largest

@@ -94,7 +94,8 @@ def attach(target: Target, low_rank: LowRank) -> None:
     """Add the output of `low_rank` to that of its layer."""
     name = f"lora_{target.part}" if target.part else "lora"
     target.layer.add_sublayer(name, low_rank)
-    target.layer.register_forward_post_hook(_hook(target, low_rank))
+    hook: Any = _hook(target, low_rank)
+    target.layer.register_forward_post_hook(hook)
 
 
 def _hook(target: Target, low_rank: LowRank) -> Callable[[Any, tuple[Tensor, ...], Any], Any]:
