@@ -143,7 +143,8 @@ def _config(directory: Path, path: Path, max_memory_mb: int) -> str:
         "aof-use-rdb-preamble yes",
         'save ""',
         f"maxmemory {max_memory_mb}mb",
-        "maxmemory-policy noeviction",
+        # log streams alone have a time to live: they make room for messages, oldest first, and are archived
+        "maxmemory-policy volatile-ttl",
         "stop-writes-on-bgsave-error no",
         "shutdown-timeout 10",
         "client-output-buffer-limit pubsub 64mb 32mb 30",

@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from store.broker import Broker, BrokerError, ensure_broker
+from store.logs import LogLine, LogStream, Position
 from store.settings import Settings
 from tests.store.waiting import wait_until
 
@@ -21,10 +22,10 @@ def client(broker: Broker):
         yield connected
 
 
-def test_the_server_is_private_durable_and_never_forgets_to_make_room(broker: Broker, client) -> None:
+def test_the_server_is_private_and_durable(broker: Broker, client) -> None:
     config = client.config_get()
     assert (config["appendonly"], config["appendfsync"]) == ("yes", "everysec")
-    assert (config["maxmemory-policy"], config["port"]) == ("noeviction", "0")
+    assert (config["maxmemory-policy"], config["port"]) == ("volatile-ttl", "0")
     assert int(config["maxmemory"]) > 0
     assert stat.S_IMODE(broker.socket.stat().st_mode) == 0o700
     assert stat.S_IMODE(broker.directory.stat().st_mode) == 0o700
@@ -76,6 +77,23 @@ def test_what_was_written_is_there_after_a_stop_and_after_a_kill(settings: Setti
     with redis.Redis.from_url(broker.url) as client:
         assert client.lrange("list", 0, -1) == [b"stop", b"kill"]
     broker.stop()
+
+
+def test_logs_make_room_for_messages_when_the_memory_is_full(settings: Settings) -> None:
+    broker = ensure_broker(settings.data_dir, max_memory_mb=8)
+    stream = LogStream(broker.url)
+    try:
+        with redis.Redis.from_url(broker.url) as client:
+            client.rpush("host.a", "message")
+            for job in range(12):
+                for seq in range(1, 21):
+                    stream.append(f"job-{job}", [LogLine(1, seq, 0.0, 0, "x" * 60_000)])
+            assert client.rpush("host.a", "another") == 2
+        assert stream.position("job-0") is None
+        assert stream.position("job-11") == Position(1, 20)
+    finally:
+        stream.close()
+        broker.stop()
 
 
 def test_stopping_twice_is_harmless(settings: Settings) -> None:
