@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from api.problems import invalid
@@ -23,6 +24,10 @@ def preview(config: Mapping[str, Any], examples: int) -> tuple[dict[str, Any] | 
     Raises:
         ApiError: 422, a record or the chat template cannot be used.
     """
+    if "dataset_name_or_path" not in config:
+        return None, [_without("has nothing to show, because this task reads no records")]
+    if not Path(str(config.get("tokenizer_name_or_path") or config["model_name_or_path"])).is_dir():
+        return None, [_without("needs the tokenizer, which is fetched when the job starts")]
     command = [sys.executable, "-m", "trainer.preview", "-", "--examples", str(examples)]
     text = json.dumps(config).encode()
     try:
