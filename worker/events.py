@@ -66,7 +66,8 @@ def _event(line: bytes) -> dict[str, Any]:
         return _warning(line, "is not JSON")
     if not isinstance(event, dict):
         return _warning(line, "is not a JSON object")
-    fields = _REQUIRED.get(event.get("type")) if isinstance(event.get("type"), str) else None
+    kind = event.get("type")
+    fields = _REQUIRED.get(kind) if isinstance(kind, str) else None
     if fields is None:
         return _warning(line, f"has an unknown type; known are {', '.join(_REQUIRED)}")
     for name, kind in fields.items():

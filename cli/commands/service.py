@@ -92,17 +92,22 @@ def api(host: Host = None, port: Port = None) -> None:
 
 def scheduler() -> None:
     """Run the scheduler alone: it places waiting jobs on hosts."""
+    from cli.database import check_database
     from cli.settings import read_settings
     from worker.scheduler import run_scheduler
 
-    run_scheduler(read_settings())
+    settings = read_settings()
+    check_database(settings.database_url)
+    run_scheduler(settings)
 
 
 def worker() -> None:
     """Run the worker of this host alone: it starts and watches trainers."""
+    from cli.database import check_database
     from cli.settings import check_devices, read_settings
     from worker.main import run_worker
 
     settings = read_settings()
     check_devices(settings)
+    check_database(settings.database_url)
     run_worker(settings)
