@@ -11,6 +11,8 @@ AVAILABLE_TASKS: tuple[str, ...] = ("finetune", "merge", "evaluate")
 SYNONYMS = {
     "sft": "finetune",
     "lora": "finetune",
+    "prefix_tuning": "finetune",
+    "eval": "evaluate",
     "quantization": "quantize",
     "ptq": "quantize",
     "gptq": "quantize",

@@ -16,7 +16,7 @@ BASES = {"gemma": GOLDEN / "gemma" / "one_kv_head", "bloom": GOLDEN / "bloom" / 
 
 @pytest.fixture
 def base() -> Callable[[str], CausalLM]:
-    """A random model of a family, with all its attention in one or two layers."""
+    """Loads a small random model of a family."""
     return lambda family: load_model(BASES[family])
 
 
