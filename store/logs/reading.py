@@ -9,6 +9,8 @@ from store.logs.archive import LogArchive
 from store.logs.lines import START, LogLine, Position, continuing
 from store.logs.stream import LogStream
 
+_MOST_BATCHES = 64
+"""Batches of the live stream that are read at once."""
 _SCAN = 20_000
 """Lines that one call looks at for those of one trainer process."""
 
@@ -64,8 +66,10 @@ def read_logs(
         complete: nothing more will come (the job is over): lines that were lost with a host are passed over.
     """
     scan = _Scan(after, limit, rank)
+    batches = 1  # a stream that does not go back so far is asked in vain, and may hold much
     while not scan.is_full():
-        if scan.take(_live_lines(stream, job_id, scan.position)):
+        if scan.take(_live_lines(stream, job_id, scan.position, batches)):
+            batches = min(8 * batches, _MOST_BATCHES)
             continue
         if scan.take(archive.read(job_id, scan.position)):
             continue
@@ -97,9 +101,9 @@ def _end(lines: list[LogLine]) -> Position:
     return lines[-1].position if lines else START
 
 
-def _live_lines(stream: LogStream, job_id: str, after: Position) -> list[LogLine]:
+def _live_lines(stream: LogStream, job_id: str, after: Position, batches: int) -> list[LogLine]:
     try:
-        return stream.read(job_id, after)
+        return stream.read(job_id, after, batches)
     except RedisError:
         return []  # the broker is away; the archive has the same lines a little later
 
@@ -114,5 +118,7 @@ def _live_tail(stream: LogStream, job_id: str, count: int) -> list[LogLine]:
 def _next_known(stream: LogStream, archive: LogArchive, job_id: str, after: Position) -> Position | None:
     """The first line behind `after` that either side has."""
     archived = next((line.position for line in archive.read(job_id, after)), None)
-    live = next((line.position for line in _live_lines(stream, job_id, after) if line.position > after), None)
+    live = next(
+        (line.position for line in _live_lines(stream, job_id, after, 1) if line.position > after), None
+    )
     return min((position for position in (archived, live) if position is not None), default=None)
