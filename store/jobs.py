@@ -1,6 +1,6 @@
 """Jobs: create, read, list, cancel, retry, delete."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +90,16 @@ def get_job(session: Session, job_id: str) -> Job | None:
     return session.execute(
         select(Job).where(Job.id == job_id), execution_options={"populate_existing": True}
     ).scalar_one_or_none()
+
+
+def existing_ids(session: Session, job_ids: Iterable[str]) -> set[str]:
+    """Those of the ids that jobs have."""
+    wanted = sorted(job_ids)
+    found: set[str] = set()
+    for start in range(0, len(wanted), MAX_PAGE):
+        query = select(Job.id).where(Job.id.in_(wanted[start : start + MAX_PAGE]))
+        found.update(session.execute(query).scalars())
+    return found
 
 
 def list_jobs(

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import io
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -39,6 +40,9 @@ _OUT_OF_MEMORY = (
     "cannot allocate memory",
     "bad_alloc",
 )
+
+_DISK_FULL = (os.strerror(errno.ENOSPC).lower(), os.strerror(errno.EDQUOT).lower())
+"""How the system says so; libraries pass it on in errors of their own."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -114,7 +118,8 @@ def report_failure(error: BaseException, events: EventWriter) -> int:
     if isinstance(error, SystemExit):
         raise error
     log.error("the trainer failed", exc_info=error)
-    events.fail(*_unexpected(error))
+    with contextlib.suppress(OSError):  # on a full disk the log is all that is left
+        events.fail(*_unexpected(error))
     return EXIT_OTHER
 
 
@@ -132,11 +137,10 @@ def _unexpected(error: BaseException) -> tuple[str, str]:
             "The device ran out of memory. Lower max_length, or per_device_train_batch_size and raise"
             " gradient_accumulation_steps, which keeps the result.",
         )
-    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return (
-            "disk",
-            f"The disk is full ({error.filename}). Free some space, or set save_total_limit.",
-        )
+    if any(words in text.lower() for words in _DISK_FULL):
+        file = getattr(error, "filename", None)
+        where = f" ({file})" if file else ""
+        return "disk", f"The disk is full{where}. Free some space, or set save_total_limit."
     return "internal", f"The trainer failed: {type(error).__name__}: {text[:300]}. The log has the details."
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from uuid import UUID
 
 from store.database import Database
-from store.jobs import get_job
+from store.jobs import existing_ids
 from worker.strays import live_runners
 
 
@@ -16,15 +16,14 @@ def remove_forgotten_workspaces(work_dir: Path, database: Database) -> list[str]
     """
     if not work_dir.is_dir():
         return []
-    workspaces = [entry for entry in work_dir.iterdir() if entry.is_dir() and _is_job_id(entry.name)]
-    alive = {runner.job_id for runner in live_runners(work_dir)}
+    workspaces = {entry.name for entry in work_dir.iterdir() if entry.is_dir() and _is_job_id(entry.name)}
     with database.reading() as session:
-        forgotten = [
-            entry for entry in workspaces if entry.name not in alive and get_job(session, entry.name) is None
-        ]
-    for entry in forgotten:
-        shutil.rmtree(entry, ignore_errors=True)
-    return [entry.name for entry in forgotten]
+        forgotten = workspaces - existing_ids(session, workspaces)
+    if forgotten:
+        forgotten -= {runner.job_id for runner in live_runners(work_dir)}
+    for job_id in forgotten:
+        shutil.rmtree(work_dir / job_id, ignore_errors=True)
+    return sorted(forgotten)
 
 
 def _is_job_id(name: str) -> bool:

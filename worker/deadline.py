@@ -6,11 +6,14 @@ contact, not its attempt: whether another one has taken over is known only when 
 then the trainer goes on, for `outage_s` seconds at most.
 """
 
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from worker.clock import boottime
 from worker.workspace import write_atomically
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -25,13 +28,23 @@ class Deadline:
     def extend(self, renewed_at: float) -> bool:
         """Move the deadline as far as the last renewal of the lease allows; False when it is over.
 
-        Call this several times within `ttl_s`; the file is written only when that moves it noticeably.
+        Call this several times within `ttl_s`; the file is written only when that moves it noticeably. Where
+        that fails (a full disk), the deadline that was written last stays in force.
+
+        Raises:
+            OSError: the first deadline cannot be written.
         """
         now = boottime()
         until = min(now + self.ttl_s, renewed_at + max(self.ttl_s, self.outage_s))
         if until <= now:
             return False
         if until - self._written > self.ttl_s / 10:
-            write_atomically(self.path, f"{until}\n")
-            self._written = until
+            try:
+                write_atomically(self.path, f"{until}\n")
+            except OSError as error:
+                if not self._written:
+                    raise
+                log.warning("the trainer's deadline could not be moved: %s", error)
+            else:
+                self._written = until
         return True

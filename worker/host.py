@@ -17,7 +17,8 @@ from store.wake import SCHEDULER, wake
 from worker.cleaning import remove_forgotten_workspaces
 from worker.devices import device_kind, host_devices
 
-CLEAN_EVERY_S = 3600.0
+CLEAN_EVERY_S = 60.0
+"""So soon the space of deleted jobs is free."""
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from store.idempotency import create_or_replay
 from store.jobs import (
     create_job,
     delete_job,
+    existing_ids,
     existing_job,
     explain_wait,
     get_job,
@@ -30,6 +31,15 @@ def finished_job(session, status: Status = Status.failed, reason: Reason = Reaso
     job, _ = claimed_job(session)
     finish(session, job.id, 1, OWNER, Outcome(status, reason))
     return existing_job(session, job.id)
+
+
+def test_of_many_ids_those_that_jobs_have_are_told(database: Database) -> None:
+    with database.transaction() as session:
+        known = {create_job(session, new_job()).id for _ in range(3)}
+    asked = known | {f"{number:036d}" for number in range(2500)}
+    with database.reading() as session:
+        assert existing_ids(session, asked) == known
+        assert existing_ids(session, ()) == set()
 
 
 def test_a_new_job_is_queued_and_shows_what_was_asked_for(database: Database) -> None:

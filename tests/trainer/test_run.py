@@ -168,6 +168,9 @@ def test_a_config_that_is_not_there_exits_2(tmp_path: Path, run_main: RunMain) -
             "per_device_train_batch_size",
         ),
         (OSError(28, "No space left on device", "/out/model.safetensors"), "disk", "/out/model.safetensors"),
+        (OSError(28, "No space left on device"), "disk", "The disk is full. Free some space"),
+        (RuntimeError("I/O error: No space left on device (os error 28)"), "disk", "The disk is full."),
+        (OSError(122, "Disk quota exceeded"), "disk", "The disk is full."),
         (ValueError("a bad\nthing"), "internal", "ValueError: a bad thing. The log has"),
     ],
 )

@@ -1,4 +1,7 @@
+import os
 from pathlib import Path
+
+import pytest
 
 from worker.clock import boottime
 from worker.deadline import Deadline
@@ -37,3 +40,23 @@ def test_the_file_is_only_written_when_that_moves_it_noticeably(tmp_path: Path):
     path.unlink()
     deadline.extend(boottime())
     assert not path.exists()
+
+
+def test_a_deadline_that_cannot_be_moved_stays_as_it_was(tmp_path: Path):
+    path = tmp_path / "deadline"
+    deadline = Deadline(path, ttl_s=600, outage_s=600)
+    deadline.extend(boottime() - 300)
+    first = written(path)
+    blocker = path.with_name(f".deadline.{os.getpid()}")
+    blocker.mkdir()  # where the next one is written before it takes its place
+    deadline.ttl_s = 900
+    assert deadline.extend(boottime())
+    assert written(path) == first
+    blocker.rmdir()
+    assert deadline.extend(boottime())
+    assert written(path) > first
+
+
+def test_without_a_first_deadline_nothing_starts(tmp_path: Path):
+    with pytest.raises(FileNotFoundError):
+        Deadline(tmp_path / "missing" / "deadline", ttl_s=60, outage_s=600).extend(boottime())
