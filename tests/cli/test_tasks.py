@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,12 @@ def regatta(*words: str | Path) -> subprocess.CompletedProcess[str]:
 def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh LoRA adapter beside its base model, which it names."""
     folder = tmp_path_factory.mktemp("models")
-    sizes = {"vocab_size": 512, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes: dict[str, Any] = {
+        "vocab_size": 512,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
     base = build_tiny_model("bloom", folder / "base", **sizes)
     model = trainer.load_model(base)
     add_lora(model, LoraSettings(2, 4, base=str(base)))

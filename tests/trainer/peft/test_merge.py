@@ -5,6 +5,7 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import paddle
@@ -161,7 +162,12 @@ def test_the_task_merges_and_reports(tiny_gemma: Path, recorder: Recorder, tmp_p
 
 
 def test_memory_holds_some_tensors_and_never_the_model(tmp_path: Path) -> None:
-    sizes = {"vocab_size": 512, "hidden_size": 96, "num_hidden_layers": 12, "num_attention_heads": 4}
+    sizes: dict[str, Any] = {
+        "vocab_size": 512,
+        "hidden_size": 96,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 4,
+    }
     base = build_tiny_model("bloom", tmp_path / "base", **sizes)
     save_adapter_of(base, tmp_path / "adapter")
     tracemalloc.start()
