@@ -15,6 +15,7 @@ from api.problems import ApiError, not_found
 from api.schemas.problems import answers
 from store import tables
 from store.artifacts import Artifacts, FileEntry
+from store.errors import ArtifactError
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 _BLOCK = tarfile.BLOCKSIZE
@@ -40,11 +41,13 @@ def file_response(
 
     Raises:
         ApiError: 404 for a path that is not listed, 416 for a range that the file does not have.
+        FileNotFoundError, ArtifactError: the artifacts do not have the file as it was published.
     """
     file = _listed(checkpoint, path)
     etag = f'"{file.sha256}"'
     if _names(request.headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers=_validators(etag))
+    _check_there(artifacts, checkpoint, [file])
     part = _requested_part(request, etag, file.bytes)
     sent = part or range(file.bytes)
     headers = _validators(etag) | {
@@ -64,12 +67,17 @@ def file_response(
 
 
 def archive_response(request: Request, artifacts: Artifacts, checkpoint: tables.Checkpoint) -> Response:
-    """All files of a checkpoint as a tar that is made while it is sent; the same bytes every time."""
+    """All files of a checkpoint as a tar that is made while it is sent; the same bytes every time.
+
+    Raises:
+        FileNotFoundError, ArtifactError: the artifacts do not have all files as they were published.
+    """
     files = sorted((FileEntry(**entry) for entry in checkpoint.files), key=lambda file: file.path)
     heads = [_tar_head(f"{checkpoint.name}/{file.path}", file.bytes, checkpoint.created_at) for file in files]
     etag = f'"{sha256(b"".join(heads) + "".join(file.sha256 for file in files).encode()).hexdigest()}"'
     if _names(request.headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers=_validators(etag))
+    _check_there(artifacts, checkpoint, files)
     length = sum(len(head) for head in heads) + sum(_padded(file.bytes) for file in files) + 2 * _BLOCK
     headers = _validators(etag) | {
         "Content-Length": str(length),
@@ -87,6 +95,15 @@ def _listed(checkpoint: tables.Checkpoint, path: str) -> FileEntry:
         "result" if checkpoint.is_result else f"checkpoints/{checkpoint.name}"
     )
     raise not_found("file", path, where)
+
+
+def _check_there(artifacts: Artifacts, checkpoint: tables.Checkpoint, files: Sequence[FileEntry]) -> None:
+    """Fail while there is still an answer to give: once bytes are under way, the client only sees a cut."""
+    for file in files:
+        key = f"{checkpoint.key}/{file.path}"
+        found = artifacts.stat(key).bytes
+        if found != file.bytes:
+            raise ArtifactError(f"{key} has {found} bytes, {file.bytes} were published")
 
 
 def _requested_part(request: Request, etag: str, size: int) -> range | None:

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.explain import explain
 from api.problems import ApiError, ProblemResponse, invalid
+from store.errors import ArtifactError
 
 logger = logging.getLogger(__name__)
 
@@ -93,9 +94,18 @@ class Failures:
 def _incident(scope: Scope, error: Exception) -> ApiError:
     incident = uuid4().hex
     logger.error("incident %s: %s %r failed", incident, scope["method"], scope["path"], exc_info=error)
-    if isinstance(error, OperationalError | InterfaceError):
-        detail = f"The database does not answer; try again. In the log this is incident {incident}."
+    if away := _away(error):
+        detail = f"{away}; try again. In the log this is incident {incident}."
         return ApiError("unavailable", detail, headers={"Retry-After": "5"}, incident=incident)
     return ApiError(
         "internal", f"This is our fault; in the log it is incident {incident}.", incident=incident
     )
+
+
+def _away(error: Exception) -> str | None:
+    """What part of the service the error says is away; None when it is our own fault."""
+    if isinstance(error, OperationalError | InterfaceError):
+        return "The database does not answer"
+    if isinstance(error, OSError | ArtifactError):
+        return "The artifacts cannot be read or written as they should be"
+    return None

@@ -6,10 +6,12 @@ import http.client
 import io
 import tarfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
+from store.settings import Settings
 from tests.api.parts import Job
 
 CONTENT = bytes(range(256)) * 5000
@@ -189,14 +191,36 @@ def test_an_archive_unpacks_to_the_published_folder(
     assert client.get(f"{trained.path}/{path}/archive").content == answer.content
 
 
-def test_an_archive_whose_files_are_gone_breaks_off(client: httpx.Client, trained: Job) -> None:
-    trained.artifacts.delete_prefix(f"jobs/{trained.id}")
-    with pytest.raises(httpx.RemoteProtocolError):
-        client.get(f"{trained.path}/result/archive")
+@pytest.mark.parametrize("damage", ["gone", "cut", "a link"])
+def test_weights_that_are_not_there_as_published_are_a_clear_503(
+    client: httpx.Client, trained: Job, settings: Settings, damage: str
+) -> None:
+    (path,) = Path(urlsplit(settings.artifacts_url).path).rglob("checkpoint-2/model.safetensors")
+    if damage == "cut":
+        content = path.read_bytes()[:100]
+        path.unlink()  # it may be a link to the trainer's own
+        path.write_bytes(content)
+    else:
+        path.unlink()
+    if damage == "a link":
+        path.symlink_to("/etc/passwd")
+    for url in (model_url(trained), f"{trained.path}/checkpoints/checkpoint-2/archive"):
+        answer = client.get(url)
+        assert answer.status_code == 503
+        assert answer.json()["type"] == "urn:regatta:problem:unavailable"
+        assert "artifacts" in answer.json()["detail"]
+        assert answer.json()["incident"] in answer.json()["detail"]
+    assert client.get(f"{trained.path}/result/archive").status_code == 200
 
 
-def test_a_file_that_is_listed_but_gone_is_an_incident(client: httpx.Client, trained: Job) -> None:
-    trained.artifacts.delete_prefix(f"jobs/{trained.id}")
-    answer = client.get(model_url(trained))
-    assert answer.status_code == 500
-    assert answer.json()["incident"] in answer.json()["detail"]
+def test_a_job_whose_artifacts_cannot_be_removed_is_not_forgotten(
+    client: httpx.Client, trained: Job, settings: Settings
+) -> None:
+    temporary = Path(urlsplit(settings.artifacts_url).path) / ".tmp"
+    temporary.rmdir()
+    temporary.touch()  # where artifacts are moved before they are removed
+    assert client.delete(trained.path).status_code == 503
+    assert client.get(trained.path).json()["status"] == "succeeded"
+    temporary.unlink()
+    assert client.delete(trained.path).status_code == 204
+    assert client.get(trained.path).status_code == 404
