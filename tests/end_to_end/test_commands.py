@@ -67,7 +67,7 @@ def test_from_an_argument_file_to_a_model_that_generates(
     )
     assert "Task: finetune (told from dataset_name_or_path)." in done.stderr
     assert "succeeded  step 6/6  loss " in done.stderr
-    assert done.stdout.endswith(" succeeded.\n")
+    assert done.stdout.endswith(" succeeded: The trainer has finished and its result is kept.\n")
 
     (row,) = regatta("jobs", "--label", "team=search").stdout.splitlines()[1:]
     job = row.split()[0]
