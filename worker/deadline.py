@@ -6,14 +6,11 @@ contact, not its attempt: whether another one has taken over is known only when 
 then the trainer goes on, for `outage_s` seconds at most.
 """
 
-import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from worker.clock import boottime
 from worker.workspace import write_atomically
-
-log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -44,7 +41,9 @@ class Deadline:
             except OSError as error:
                 if not self._written:
                     raise
-                log.warning("the trainer's deadline could not be moved: %s", error)
+                import logging  # here, because the trainer is started before anything is loaded that can wait
+
+                logging.getLogger(__name__).warning("the trainer's deadline could not be moved: %s", error)
             else:
                 self._written = until
         return True
