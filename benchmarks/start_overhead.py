@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -69,7 +70,7 @@ def through_the_service(root: Path, service: Service) -> float:
     job = service.submit(config(root, "out"))
     service.wait(job["id"])
     metrics = service.client.get(f"/jobs/{job['id']}/metrics", params={"kind": "train"}).json()["items"]
-    return metrics[0]["t"] - started
+    return datetime.fromisoformat(metrics[0]["time"]).timestamp() - started
 
 
 def main() -> None:
