@@ -11,6 +11,7 @@ tokenizer.json.
 import json
 import shutil
 import sys
+from io import BytesIO
 from pathlib import Path
 
 from sentencepiece import SentencePieceTrainer
@@ -61,9 +62,10 @@ def empty(folder: Path) -> Path:
 
 
 def train_with_pieces(folder: Path, lines: list[str]) -> None:
+    model = BytesIO()  # a file name would be kept in the model
     SentencePieceTrainer.train(
         sentence_iterator=iter([line for line in lines if line.strip()]),
-        model_prefix=str(folder / "tokenizer"),
+        model_writer=model,
         model_type="bpe",
         vocab_size=512,
         hard_vocab_limit=False,
@@ -87,7 +89,7 @@ def train_with_pieces(folder: Path, lines: list[str]) -> None:
         num_threads=1,
         minloglevel=2,
     )
-    (folder / "tokenizer.vocab").unlink()
+    (folder / "tokenizer.model").write_bytes(model.getvalue())
 
 
 def finish(folder: Path, pieces: list[str] | None = None) -> None:
