@@ -5,6 +5,8 @@ import os
 import signal
 import threading
 
+import redis
+
 from store.broker import Broker, ensure_broker
 from store.settings import Settings
 from store.wake import SCHEDULER, Listener, hints, job_channel, wake
@@ -16,7 +18,8 @@ ABSENT = "unix:///nonexistent/v.sock?db=0"
 def connected(broker: Broker, *channels: str) -> Listener:
     listener = Listener(broker.url, *channels)
     assert listener.wait(10), "a new connection counts as a hint"
-    assert not listener.wait(0.05)
+    while listener.wait(0.05):
+        pass  # each channel is confirmed on its own
     return listener
 
 
@@ -31,6 +34,8 @@ def test_hints_between_two_waits_are_one_hint(broker: Broker) -> None:
     with connected(broker, SCHEDULER, job_channel("1")) as listener:
         for _ in range(3):
             wake(broker.url, SCHEDULER, job_channel("1"))
+        with redis.Redis.from_url(broker.url) as client:
+            client.ping()  # answered only after the server has sent the hints on
         assert listener.wait(10)
         assert not listener.wait(0.05)
 
