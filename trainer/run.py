@@ -18,12 +18,14 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from trainer.config import AVAILABLE_TASKS, TaskConfig, load_config, task_problem
 from trainer.config.data_files import FIELD
-from trainer.config.preflight import Checked, check_job, path_problems
+from trainer.config.preflight import Checked, Roots, check_job, path_problems
+from trainer.config.preflight.hub import cache_folder
 from trainer.config.problems import ConfigError, DataError, RegattaError
 from trainer.events import EventWriter
 from trainer.hub import with_fetched_models
@@ -168,20 +170,33 @@ def read_arguments(task: str, path: Path, overrides: Sequence[str], events: Even
     reading = load_config(task, path, overrides)
     for warning in reading.warnings:
         events.warn(warning)
+    roots = _roots()
     if reading.config is None:
-        raise ConfigError([*reading.problems, *path_problems(reading, None)])
-    checked = _checked(reading.config)
+        raise ConfigError([*reading.problems, *path_problems(reading, roots, Path.cwd())])
+    checked = _checked(reading.config, roots)
     config = with_fetched_models(checked.config)
     if config is not checked.config:
-        checked = _checked(config)
+        checked = _checked(config, roots)
     for warning in checked.warnings:
         events.warn(warning)
     return checked.config
 
 
-def _checked(config: TaskConfig) -> Checked:
+def _roots() -> Roots | None:
+    """Where this process may read, as ``REGATTA_ROOTS`` tells (see `Roots.to_text`); None: anywhere.
+
+    A job was checked when it was sent; what lies at its paths may have become a link to elsewhere since.
+    """
+    text = os.environ.get("REGATTA_ROOTS")
+    if not text:
+        return None
+    roots = Roots.from_text(text)
+    return replace(roots, models=(*roots.models, cache_folder()))
+
+
+def _checked(config: TaskConfig, roots: Roots | None) -> Checked:
     """What is known about a config whose models may still have to be fetched."""
-    checked = check_job(config, None)
+    checked = check_job(config, roots, Path.cwd())
     if checked.problems:
         about_data = all(problem.loc[:1] == (FIELD,) for problem in checked.problems)
         raise (DataError if about_data else ConfigError)(checked.problems)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 
 import uuid_utils
 
@@ -16,9 +17,10 @@ from store.reports import Outcome, finish
 from store.settings import Settings
 from store.states import Reason, Status
 from store.wake import SCHEDULER, job_channel, wake
+from trainer.config.preflight import Roots
 from worker.clock import boottime
 from worker.devices import device_environment
-from worker.spec import RUNNER_VARIABLE, Spec
+from worker.spec import ROOTS_VARIABLE, RUNNER_VARIABLE, Spec
 from worker.strays import end_processes_of
 from worker.workspace import Workspace, write_atomically
 
@@ -101,7 +103,7 @@ def prepare(settings: Settings, claimed: Claim, owner: str, renewed_at: float) -
         owner=owner,
         # -P: nothing that a job writes into its workspace may pass for a module
         command=(sys.executable, "-P", "-m", "trainer", claimed.task, str(files.config)),
-        env=device_environment(settings, claimed.devices, os.environ),
+        env=device_environment(settings, claimed.devices, os.environ) | _roots(settings),
         workspace=str(files.path),
         output_dir=output_dir,
         timeout_s=claimed.timeout_s,
@@ -113,6 +115,15 @@ def prepare(settings: Settings, claimed: Claim, owner: str, renewed_at: float) -
     )
     spec.write()
     return spec
+
+
+def _roots(settings: Settings) -> dict[str, str]:
+    """The variable that holds a trainer to this host's roots; a host that names none holds it to nothing."""
+    if not (settings.model_roots or settings.data_roots):
+        return {}
+    anywhere = (Path("/"),)
+    models, data = settings.model_roots or anywhere, settings.data_roots or anywhere
+    return {ROOTS_VARIABLE: Roots(models, data, hub=settings.allow_hub).to_text()}
 
 
 def _check_output_directory(files: Workspace, output_dir: str) -> None:

@@ -10,6 +10,8 @@ RUNNER_VARIABLE = "REGATTA_RUNNER"
 """Environment variable that marks a runner: the path of its spec."""
 EVENTS_VARIABLE = "REGATTA_EVENTS"
 """Environment variable of a trainer, and so the mark of all it starts: the path of its event file."""
+ROOTS_VARIABLE = "REGATTA_ROOTS"
+"""Environment variable of a trainer: the folders that it may read models and data from."""
 DEADLINE_VARIABLE = "REGATTA_DEADLINE_FILE"
 """Environment variable of a trainer: the file that tells until when it may go on."""
 

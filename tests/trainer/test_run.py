@@ -14,6 +14,7 @@ import pytest
 
 from tests.training import Recorder, read_events, tensors_of, write_records
 from trainer.checkpoint.find import checkpoint_damage
+from trainer.config.preflight import Roots
 from trainer.run import main, report_failure
 
 TIMEOUT = 90
@@ -143,6 +144,23 @@ def test_bad_data_exits_3_with_the_number_of_the_line(run_main: RunMain, tmp_pat
     code, error = run_main(dataset_name_or_path=str(tmp_path / "data"))
     assert (code, error["kind"]) == (3, "data")
     assert ["dataset_name_or_path", "train.json", 2] in [problem["loc"] for problem in error["problems"]]
+
+
+def test_what_has_become_a_link_out_of_the_roots_since_the_job_was_sent_is_not_read(
+    run_main: RunMain, arguments: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, data = Path(arguments["model_name_or_path"]), tmp_path / "data"
+    monkeypatch.setenv("REGATTA_ROOTS", Roots((model.parent,), (tmp_path / "data",)).to_text())
+    monkeypatch.chdir(tmp_path)
+    secret = tmp_path / "secret.json"
+    secret.write_text('{"src": "a", "tgt": "hush"}\n')
+    data.mkdir()
+    (data / "train.json").symlink_to(secret)
+    code, error = run_main(dataset_name_or_path=str(data), output_dir="out")
+    assert (code, error["kind"]) == (3, "data")
+    assert "train.json is a link to a place outside the allowed folders" in error["msg"]
+    code, error = run_main(dataset_name_or_path=str(data), model_name_or_path="/etc", output_dir="out")
+    assert (code, error["problems"][0]["loc"]) == (2, ["model_name_or_path"])
 
 
 def test_a_task_that_is_not_available_is_the_only_problem_that_is_told(

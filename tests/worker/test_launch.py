@@ -11,6 +11,7 @@ from store.attempts import Claim, Node
 from store.settings import Settings
 from store.states import Status
 from tests.worker.bench import Bench
+from trainer.config.preflight import Roots
 from worker.launch import BadOutputDirectory, Launcher, prepare, settings_environment
 from worker.spec import Spec
 
@@ -37,6 +38,14 @@ def test_the_workspace_holds_the_resolved_config_and_what_the_runner_has_to_know
     assert spec.command == (sys.executable, "-P", "-m", "trainer", "finetune", str(workspace / "config.json"))
     assert (spec.workspace, spec.output_dir, spec.timeout_s) == (str(workspace), "./out", 30.0)
     assert (spec.owner, spec.renewed_at, spec.lease_ttl_s) == ("host-a/owner", 12.5, settings.lease_ttl_s)
+
+
+def test_a_trainer_may_read_what_its_host_allows(settings: Settings, tmp_path: Path):
+    models = tmp_path / "models"
+    some = settings.model_copy(update={"model_roots": (models,), "allow_hub": True})
+    spec = prepare(some, claimed(output_dir="./out"), "host-a/owner", 0.0)
+    assert Roots.from_text(spec.env["REGATTA_ROOTS"]) == Roots((models,), (Path("/"),), hub=True)
+    assert "REGATTA_ROOTS" not in prepare(settings, claimed(output_dir="./out"), "host-a/owner", 0.0).env
 
 
 @pytest.mark.parametrize(

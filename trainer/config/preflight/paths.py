@@ -1,5 +1,6 @@
 """Paths that a user gives, held inside the folders that are allowed."""
 
+import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -29,6 +30,18 @@ class Roots:
     models: tuple[Path, ...]
     data: tuple[Path, ...]
     hub: bool = False
+
+    def to_text(self) -> str:
+        """The roots as JSON, to be handed to another process."""
+        folders = {"models": list(map(str, self.models)), "data": list(map(str, self.data))}
+        return json.dumps({**folders, "hub": self.hub})
+
+    @classmethod
+    def from_text(cls, text: str) -> "Roots":
+        """What `to_text` gave."""
+        content = json.loads(text)
+        models, data = (tuple(map(Path, content[name])) for name in ("models", "data"))
+        return cls(models, data, content["hub"])
 
 
 @dataclass(frozen=True)
