@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from store.logs.archive import LogArchive
-from store.logs.lines import START, LogLine, Position, continuing
+from store.logs.lines import START, LogLine, Position, continuing_attempt
 from store.logs.reading import read_logs
 from store.logs.stream import LogStream, decode_entries, stream_key
 
@@ -74,13 +74,14 @@ async def _follow(
             catching_up = True
             await _pause(ended, poll_s)
             continue
-        lines = list(continuing(received, after))
+        lines = list(continuing_attempt(received, after))
         if lines:
             catching_up, quiet, after = False, 0, lines[-1].position
             yield lines
         elif received:  # the lines before these are, or will be, in the archive
+            if catching_up:
+                await _pause(ended, poll_s)
             catching_up = True
-            await _pause(ended, poll_s)
         else:
             quiet += 1
             catching_up = quiet % _ARCHIVE_EVERY == 0

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
 from store.errors import InvalidCursor
@@ -62,7 +63,7 @@ def decode_lines(attempt: int, data: bytes) -> list[LogLine]:
 def continuing(lines: Iterable[LogLine], after: Position) -> Iterator[LogLine]:
     """The lines behind `after`, each once, up to the first one that is missing.
 
-    An attempt's first line may follow any line of an earlier attempt.
+    An attempt's first line may follow any line of an earlier attempt: nobody can tell which one was its last.
     """
     for line in lines:
         if line.position <= after:
@@ -72,3 +73,12 @@ def continuing(lines: Iterable[LogLine], after: Position) -> Iterator[LogLine]:
             return
         after = line.position
         yield line
+
+
+def continuing_attempt(lines: Iterable[LogLine], after: Position) -> Iterator[LogLine]:
+    """The same, but only lines of the attempt that `after` is in.
+
+    This is how far a live stream can be trusted: what an attempt wrote while the broker was away is in the
+    archive alone, and the next attempt's lines follow in the stream as if nothing was missing.
+    """
+    return takewhile(lambda line: line.attempt == after.attempt, continuing(lines, after))

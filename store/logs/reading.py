@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from redis.exceptions import RedisError
 
 from store.logs.archive import LogArchive
-from store.logs.lines import START, LogLine, Position, continuing
+from store.logs.lines import START, LogLine, Position, continuing, continuing_attempt
 from store.logs.stream import LogStream
 
 _MOST_BATCHES = 64
@@ -32,9 +32,9 @@ class _Scan:
         self._limit, self._rank, self._left = limit, rank, max(limit, _SCAN)
 
     def take(self, lines: Iterable[LogLine]) -> bool:
-        """Take lines up to the first missing one; whether there was any."""
+        """Take lines that continue the log; whether there was any."""
         before = self.position
-        for line in continuing(lines, self.position):
+        for line in lines:
             self.position = line.position
             self._left -= 1
             if self._rank in (None, line.rank):
@@ -68,16 +68,21 @@ def read_logs(
     scan = _Scan(after, limit, rank)
     batches = 1  # a stream that does not go back so far is asked in vain, and may hold much
     while not scan.is_full():
-        if scan.take(_live_lines(stream, job_id, scan.position, batches)):
+        live = _live_lines(stream, job_id, scan.position, batches)
+        if scan.take(continuing_attempt(live, scan.position)):
             batches = min(8 * batches, _MOST_BATCHES)
             continue
-        if scan.take(archive.read(job_id, scan.position)):
+        if scan.take(continuing(archive.read(job_id, scan.position), scan.position)):
             continue
-        known = _next_known(stream, archive, job_id, scan.position) if complete else None
-        if known is None:
+        known = _next_known(stream, archive, job_id, scan.position)
+        if known is None or not (complete or _begins_an_attempt(known, scan.position)):
             break
         scan.position = Position(known.attempt, known.seq - 1)
     return LogPage(scan.lines, scan.position)
+
+
+def _begins_an_attempt(position: Position, after: Position) -> bool:
+    return position.attempt > after.attempt and position.seq == 1
 
 
 def tail_logs(

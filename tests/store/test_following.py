@@ -134,6 +134,19 @@ def test_a_gap_in_the_stream_is_filled_from_the_archive(broker: Broker, archive:
     assert follower.end() == whole(4)
 
 
+def test_the_end_of_an_attempt_that_only_the_archive_has_comes_before_the_next_attempt(
+    broker: Broker, archive: LogArchive
+) -> None:
+    stream = LogStream(broker.url)
+    stream.append(JOB, [line(1)])
+    follower = Follower(broker.url, archive)
+    follower.wait_for(Position(1, 1))
+    archive.append(JOB, [line(1), line(2), line(3)])
+    stream.append(JOB, [line(1, attempt=2)])
+    follower.wait_for(Position(2, 1))
+    assert follower.end() == [*whole(3), Position(2, 1)]
+
+
 @pytest.mark.parametrize("frozen", [False, True])
 def test_without_an_answering_broker_the_archive_is_followed(
     broker: Broker, archive: LogArchive, frozen: bool, settings: Settings

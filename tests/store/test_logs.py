@@ -161,6 +161,20 @@ def test_the_archive_fills_in_what_the_stream_has_forgotten(stream: LogStream, a
     assert positions(page.lines) == numbers(1, 1, 15) + numbers(2, 1, 2)
 
 
+def test_what_an_attempt_wrote_while_the_broker_was_away_comes_before_the_next_attempt(
+    stream: LogStream, archive: LogArchive
+) -> None:
+    stream.append(JOB, lines(1, 1, 3))
+    archive.append(JOB, lines(1, 1, 9))  # the rest of it never reached the broker
+    stream.append(JOB, lines(3, 1, 2))
+    archive.append(JOB, lines(2, 1, 4))  # nor did anything of the second
+    everything = numbers(1, 1, 9) + numbers(2, 1, 4) + numbers(3, 1, 2)
+    for complete in (False, True):
+        assert positions(read_logs(stream, archive, JOB, complete=complete).lines) == everything
+        page = read_logs(stream, archive, JOB, after=Position(1, 3), limit=7, complete=complete)
+        assert positions(page.lines) == everything[3:10]
+
+
 def test_a_line_that_is_on_its_way_is_waited_for_until_the_job_is_over(
     stream: LogStream, archive: LogArchive
 ) -> None:
