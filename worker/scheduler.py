@@ -9,12 +9,13 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 
 from celery import Celery
 from kombu.exceptions import OperationalError as BrokerError
 
 from store.attempts import Node, place
-from store.database import Database
+from store.database import Database, database_now
 from store.hosts import allocations, live_hosts
 from store.jobs import explain_wait, queued_jobs
 from store.leases import acquire_lease, release_lease
@@ -53,10 +54,14 @@ def run_scheduler(settings: Settings) -> None:
 class Scheduler:
     """One scheduler among any number. `tick` does all that is to be done now."""
 
-    def __init__(self, settings: Settings, database: Database, app: Celery) -> None:
+    def __init__(
+        self, settings: Settings, database: Database, app: Celery, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._settings = settings
         self._database = database
         self._app = app
+        self._clock = clock
+        self._clocks_apart: float | None = None
         self._owner = f"{settings.host_name}/{os.getpid()}/{time.time_ns()}"
         self._reap_from = 0.0
         self.lost_contact()
@@ -67,14 +72,24 @@ class Scheduler:
             ttl_s = ROLE_TTL_POLLS * self._settings.poll_s
             if not acquire_lease(session, SCHEDULER, self._owner, ttl_s=ttl_s):
                 return
-        if time.monotonic() >= self._reap_from:
+            now = database_now(session)
+        self._compare_clocks(now)
+        if self._clock() >= self._reap_from:
             self._reap()
         self._place()
         self._publish()
 
     def lost_contact(self) -> None:
         """The database was away, or may have been: let runners renew before any of them counts as lost."""
-        self._reap_from = time.monotonic() + self._settings.host_silence_s
+        self._reap_from = self._clock() + self._settings.host_silence_s
+
+    def _compare_clocks(self, database_time: float) -> None:
+        """Leases end by the database's clock: when it was set, they have to be renewed before they count."""
+        apart = database_time - self._clock()
+        if self._clocks_apart is not None and abs(apart - self._clocks_apart) > self._settings.lease_grace_s:
+            log.warning("the database's clock was set by %.0f s", apart - self._clocks_apart)
+            self.lost_contact()
+        self._clocks_apart = apart
 
     def step_down(self) -> None:
         """Leave the role to another scheduler at once."""

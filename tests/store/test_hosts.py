@@ -74,3 +74,5 @@ def test_a_role_is_held_by_one_owner_until_it_lets_go_or_its_time_is_over(databa
         assert acquire_lease(session, "scheduler", "b", ttl_s=60)
         session.execute(update(Lease).values(lease_until=Lease.lease_until - 100))
         assert acquire_lease(session, "scheduler", "a", ttl_s=60)
+        session.execute(update(Lease).values(lease_until=Lease.lease_until + 3600))  # the clock was set back
+        assert acquire_lease(session, "scheduler", "b", ttl_s=60)

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from sqlalchemy import update
 
@@ -5,6 +7,7 @@ from store.hosts import register_host, set_accepts_jobs
 from store.states import Status
 from store.tables import AttemptNode, Host, OutboxMessage
 from tests.worker.bench import Bench
+from tests.worker.waiting import wait_until
 from worker.celery_app import make_app
 from worker.scheduler import Scheduler
 
@@ -143,3 +146,33 @@ def test_after_an_outage_of_the_database_runners_may_renew_before_their_jobs_cou
     job_id = lose(bench)
     scheduler(bench).tick()
     assert (bench.job(job_id).status, bench.job(job_id).attempt) == (Status.starting, 1)
+
+
+def test_when_the_clock_of_the_database_was_set_runners_may_renew_before_their_jobs_count_as_lost(
+    bench: Bench,
+):
+    bench = Bench(bench.settings.model_copy(update={"heartbeat_s": 0.1}), bench.database)
+    set_by = 0.0
+    active = Scheduler(
+        bench.settings, bench.database, make_app(bench.settings), clock=lambda: time.monotonic() - set_by
+    )
+    lost = lose(bench)
+
+    def reaped(job_id: str) -> bool:
+        active.tick()
+        return bench.job(job_id).attempt == 2
+
+    wait_until(lambda: reaped(lost))
+    job_id = bench.submit()
+    with bench.database.transaction() as session:
+        session.execute(update(AttemptNode).values(ended_at=1.0))
+    bench.place(job_id)
+    with bench.database.transaction() as session:
+        session.execute(
+            update(AttemptNode)
+            .where(AttemptNode.job_id == job_id)
+            .values(owner="host-a/somebody", lease_until=1.0)
+        )
+    set_by = 3600.0
+    assert not reaped(job_id)
+    wait_until(lambda: reaped(job_id))
