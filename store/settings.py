@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 from collections.abc import Sequence
 from functools import lru_cache
@@ -117,11 +118,14 @@ class Settings(BaseSettings):
     def _known_scheme(cls, value: str, info: ValidationInfo) -> str:
         """The message leaves the rest of the URL out: there may be a password in it."""
         known = SCHEMES[str(info.field_name)]
-        scheme, separator, _ = value.partition("://")
+        scheme, separator, rest = value.partition("://")
         if not separator:
             raise ValueError(f"not a URL, expected one that begins with {_words(known)}")
         if scheme.partition("+")[0] not in known:
             raise ValueError(f"a URL of {scheme}://, expected {_words(known)}")
+        host = rest.partition("/")[0].rpartition("@")[2]
+        if re.search(r":[^]:]*[^]:0-9][^]:]*$", host):
+            raise ValueError("a URL whose port is not a number; in a password / is written %2F")
         return value
 
     @field_validator("data_dir", "work_dir", mode="after")

@@ -66,9 +66,12 @@ def test_values_that_make_no_sense_are_refused(name: str, value: object, tmp_pat
         ("broker_url", "amqp://u:secret@h", "a URL of amqp://, expected redis:// or rediss:// or unix://"),
         ("broker_url", "h:6379", "not a URL, expected one that begins with redis://"),
         ("artifacts_url", "/artifacts", "not a URL, expected one that begins with file://"),
+        ("database_url", "postgresql://u:secret@h:x/d", "a URL whose port is not a number"),
+        ("database_url", "postgresql://u:secret/1@h/d", "in a password / is written %2F"),
+        ("broker_url", "redis://:secret@h:x/0", "a URL whose port is not a number"),
     ],
 )
-def test_urls_of_other_services_are_refused(name: str, value: str, reason: str, tmp_path: Path) -> None:
+def test_urls_that_nothing_can_be_reached_by_are_refused(name: str, value: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(ValidationError) as refusal:
         Settings(data_dir=tmp_path, **{name: value})  # pyright: ignore[reportArgumentType]
     (problem,) = refusal.value.errors()
