@@ -71,7 +71,9 @@ def test_values_that_make_no_sense_are_refused(name: str, value: object, tmp_pat
         ("broker_url", "redis://:secret@h:x/0", "a URL whose port is not a number"),
     ],
 )
-def test_urls_that_nothing_can_be_reached_by_are_refused(name: str, value: str, reason: str, tmp_path: Path) -> None:
+def test_urls_that_nothing_can_be_reached_by_are_refused(
+    name: str, value: str, reason: str, tmp_path: Path
+) -> None:
     with pytest.raises(ValidationError) as refusal:
         Settings(data_dir=tmp_path, **{name: value})  # pyright: ignore[reportArgumentType]
     (problem,) = refusal.value.errors()
