@@ -1,6 +1,7 @@
 """Reads the event file of a trainer: whole lines only, from a byte offset, whatever the trainer wrote."""
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from typing import Any
 
 CHUNK_BYTES = 1 << 20
 QUOTED = 120
+LARGEST_STEP = 2**63 - 1
+LATEST_TIME = 1e11
+"""Unix seconds that are still a date."""
 
 _REQUIRED: Mapping[str, Mapping[str, type]] = {
     "progress": {"step": int},
@@ -61,7 +65,7 @@ def _read(path: Path, offset: int) -> bytes:
 def _event(line: bytes) -> dict[str, Any]:
     """The event in the line, with a time; a warning event when there is none."""
     try:
-        event = json.loads(line, parse_constant=_null)
+        event = json.loads(line, parse_constant=_null, parse_float=_finite)
     except (ValueError, RecursionError):
         return _warning(line, "is not JSON")
     if not isinstance(event, dict):
@@ -73,9 +77,23 @@ def _event(line: bytes) -> dict[str, Any]:
     for name, kind in fields.items():
         if not isinstance(event.get(name), kind) or isinstance(event.get(name), bool):
             return _warning(line, f"has no {kind.__name__} {name!r}")
-    if not isinstance(event.get("t"), int | float):
+    step, t = event.get("step"), event.get("t")
+    if isinstance(step, int) and abs(step) > LARGEST_STEP:
+        return _warning(line, "has a step of more than 64 bits")
+    if not isinstance(t, int | float) or not 0 <= t < LATEST_TIME:
         event["t"] = time.time()
-    return event
+    return event if b"\\ud" not in line.lower() else _encodable(event)
+
+
+def _finite(number: str) -> float | None:
+    """None for what a float does not hold, as for the constants."""
+    value = float(number)
+    return value if math.isfinite(value) else None
+
+
+def _encodable(event: dict[str, Any]) -> dict[str, Any]:
+    """The event without halves of surrogate pairs, such as names of files in another encoding have."""
+    return json.loads(json.dumps(event, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _null(_constant: str) -> None:

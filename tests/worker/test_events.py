@@ -66,6 +66,7 @@ def test_at_the_end_a_torn_last_line_is_a_warning(file: Path):
         ('{"type": "metric", "step": "1"}', "has no int 'step'"),
         ('{"type": "metric", "step": true}', "has no int 'step'"),
         ('{"type": "checkpoint", "name": "checkpoint-1", "step": 1}', "has no str 'path'"),
+        ('{"type": "metric", "step": 99999999999999999999}', "has a step of more than 64 bits"),
         ("[" * 100_000, "is not JSON"),
         ("\udcff".encode("utf-8", "surrogateescape").decode("latin-1"), "is not JSON"),
     ],
@@ -80,7 +81,7 @@ def test_a_line_that_is_no_event_becomes_a_warning_and_reading_goes_on(file: Pat
 
 
 def test_numbers_that_json_does_not_know_become_null(file: Path):
-    file.write_text('{"t": 1, "type": "metric", "step": 1, "loss": NaN, "grad_norm": -Infinity}\n')
+    file.write_text('{"t": 1, "type": "metric", "step": 1, "loss": NaN, "grad_norm": -1e999}\n')
     assert read_events(file, 0)[0].event == {
         "t": 1,
         "type": "metric",
@@ -90,9 +91,23 @@ def test_numbers_that_json_does_not_know_become_null(file: Path):
     }
 
 
-def test_an_event_without_a_time_gets_one(file: Path):
-    file.write_text('{"type": "metric", "step": 1}\n')
-    assert read_events(file, 0)[0].event["t"] > 1e9
+@pytest.mark.parametrize("t", ["", '"t": "noon",', '"t": NaN,', '"t": 1e300,', '"t": -1,'])
+def test_an_event_without_a_time_gets_one(file: Path, t: str):
+    file.write_text(f'{{{t} "type": "metric", "step": 1}}\n')
+    assert 1e9 < read_events(file, 0)[0].event["t"] < 1e10
+
+
+def test_halves_of_surrogate_pairs_which_nobody_can_be_sent_are_replaced(file: Path):
+    odd = {
+        "t": 1,
+        "type": "warning",
+        "msg": "train/\udce9.json",
+        "loc": ["dataset", "\udcff"],
+        "ok": "\U0001f600",
+    }
+    file.write_text(json.dumps(odd) + "\n")
+    (record,) = read_events(file, 0)
+    assert record.event == odd | {"msg": "train/?.json", "loc": ["dataset", "?"]}
 
 
 def test_a_line_of_many_megabytes_does_not_stop_the_reader(file: Path):
