@@ -5,6 +5,7 @@ use little time and memory.
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -28,10 +29,14 @@ def preview(config: Mapping[str, Any], examples: int) -> tuple[dict[str, Any] | 
         return None, [_without("has nothing to show, because this task reads no records")]
     if not Path(str(config.get("tokenizer_name_or_path") or config["model_name_or_path"])).is_dir():
         return None, [_without("needs the tokenizer, which is fetched when the job starts")]
-    command = [sys.executable, "-m", "trainer.preview", "-", "--examples", str(examples)]
+    command = [sys.executable, "-P", "-m", "trainer.preview", "-", "--examples", str(examples)]
     text = json.dumps(config).encode()
+    # what the service keeps in its own variables, such as passwords, is nothing for a template
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("REGATTA_")}
     try:
-        done = subprocess.run(command, input=text, capture_output=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, input=text, capture_output=True, env=environment, timeout=TIMEOUT_S, check=False
+        )
         answer = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
         return None, [_without(f"was not ready after {TIMEOUT_S} s")]

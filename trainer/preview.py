@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 #: What the process may use: a chat template is a program of the user's.
 MOST_CPU_SECONDS = 60
 MOST_MEMORY = 4 << 30
+#: How many tokens of an example are shown.
+MOST_TOKENS = 4096
 
 
 def preview(config: FinetuneConfig, examples: int) -> dict[str, Any]:
@@ -40,8 +42,8 @@ def preview(config: FinetuneConfig, examples: int) -> dict[str, Any]:
 
     Returns:
         split; template (its file, None for raw text); warnings; examples, each with location, tokens (id,
-        text, learned), length, label_tokens, cut, lost_turns, and left_out (why the record is not trained on,
-        else None).
+        text, learned; at most `MOST_TOKENS`), length, label_tokens, cut, lost_turns, and left_out (why the
+        record is not trained on, else None).
 
     Raises:
         ConfigError, DataError: the template, the tokenizer or a record cannot be used.
@@ -97,13 +99,16 @@ def _object(content: bytes) -> Any:
 
 
 def _tokens(example: Example, tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
-    """Every token of an example; the last one is only a label."""
+    """The tokens of an example, of very many the first and the last ones; the last one is only a label."""
     labels = example.labels.tolist()
     if not labels:
         return
     ids = [*example.input_ids.tolist(), labels[-1]]
     learned = [False, *(label != IGNORE for label in labels)]
-    for token, is_learned in zip(ids, learned, strict=True):
+    pairs = list(zip(ids, learned, strict=True))
+    if len(pairs) > MOST_TOKENS:
+        pairs = pairs[: MOST_TOKENS // 2] + pairs[-MOST_TOKENS // 2 :]
+    for token, is_learned in pairs:
         if token != IGNORE:
             text = tokenizer.decode([token], skip_special_tokens=False)
             yield {"id": token, "text": text, "learned": is_learned}

@@ -12,6 +12,7 @@ from store.states import Status
 from trainer.config import TASKS
 
 MOST_LABELS = 64
+MOST_TOKENS = 4096
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 JobName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PRINTABLE)]
 LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
@@ -166,8 +167,10 @@ class PreviewExample(BaseModel):
     """One record as it would be trained on."""
 
     location: str = Field(description="File and line")
-    tokens: list[PreviewToken]
-    length: int
+    tokens: list[PreviewToken] = Field(
+        description=f"Of more than {MOST_TOKENS} the first and the last {MOST_TOKENS // 2}"
+    )
+    length: int = Field(description="How many tokens it has")
     label_tokens: int = Field(description="How many tokens are learned")
     cut: bool = Field(description="The answer was cut, so that it has no end")
     lost_turns: int = Field(description="Earlier turns that did not fit")

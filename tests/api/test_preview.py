@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from api.schemas.jobs import MOST_TOKENS
 from tests.service import build_tiny_gemma
 
 
@@ -56,3 +57,16 @@ def test_a_template_that_wants_the_whole_machine_gets_no_preview(
     answer = client.post("/jobs/validate", params={"preview": 1}, json=body)
     assert answer.status_code == 422
     assert json.dumps(answer.json()).count("refuses it") >= 1
+
+
+def test_of_a_record_of_very_many_tokens_the_beginning_and_the_end_are_shown(
+    client: httpx.Client, body: dict[str, Any], roots: Path
+) -> None:
+    record = {"src": "a b c d e " * 20_000, "tgt": "the answer"}
+    (roots / "data" / "sft" / "train.json").write_text(json.dumps(record) + "\n")
+    body["config"] |= {"max_length": 10**6, "src_length": 10**6}
+    answer = client.post("/jobs/validate", params={"preview": 1}, json=body)
+    (example,) = answer.json()["preview"]["examples"]
+    assert len(example["tokens"]) == MOST_TOKENS < example["length"]
+    assert "".join(token["text"] for token in example["tokens"] if token["learned"]) == "the answer<eos>"
+    assert example["tokens"][0]["text"] == "<bos>"
