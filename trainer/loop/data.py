@@ -28,7 +28,8 @@ def training_rows(config: FinetuneConfig, encoder: Encoder, events: EventWriter)
     folder = Path(config.dataset_name_or_path)
     if not config.lazy:
         split = _read("train", config, encoder, events)
-        return MemoryRows(arranged_split(split, config), config.seed, split.fingerprint())
+        seed = config.seed if config.data_seed is None else config.data_seed
+        return MemoryRows(arranged_split(split, config), seed, split.fingerprint())
     files = find_data_files(folder)["train"]
     content = ", ".join(f"{path.name} ({path.stat().st_size} bytes)" for path in files)
     return StreamedRows(

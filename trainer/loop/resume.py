@@ -43,6 +43,7 @@ COMPARED = (
     "neftune",
     "neftune_noise_alpha",
     "seed",
+    "data_seed",
 )
 
 

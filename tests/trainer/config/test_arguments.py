@@ -20,7 +20,13 @@ SCHEMAS = {task: json_schema(task) for task in CONFIGS}
 #: Arguments of this service that PaddleNLP's task does not have.
 LORA = {"lora_alpha", "lora_dropout", "rslora_plus", "target_modules"}
 PREFIX = {"prefix_projection", "prefix_projection_hidden_size"}
-EXTRA = {"finetune": LORA | PREFIX, "quantize": LORA | PREFIX, "dpo": LORA, "kto": LORA | {"lazy"}}
+TRAINING = LORA | {"data_seed"}
+EXTRA = {
+    "finetune": TRAINING | PREFIX,
+    "quantize": TRAINING | PREFIX,
+    "dpo": TRAINING,
+    "kto": TRAINING | {"lazy"},
+}
 JSON_TYPES = {"bool": "boolean", "int": "integer", "float": "number", "str": "string", "dict": "object"}
 
 

@@ -135,6 +135,19 @@ def test_two_runs_with_one_seed_are_the_same_and_another_seed_is_not(make_config
     assert tensors_of(Path(first["path"])) != tensors_of(Path(other["path"]))
 
 
+def test_data_seed_decides_the_order_of_the_data_and_nothing_else(
+    make_config: MakeConfig, tiny_bloom: Path
+) -> None:
+    def of(output_dir: str, **arguments: Any) -> list[tuple[int, float, float, float]]:
+        return curve(run(make_config(output_dir=output_dir, **arguments))[1])
+
+    plain = of("plain", seed=8)
+    assert of("named", seed=7, data_seed=8) == plain  # nothing else is random in this model
+    assert of("other", seed=8, data_seed=7) != plain
+    dropout = {"model_name_or_path": str(tiny_bloom), "data_seed": 8}
+    assert of("one", seed=7, **dropout) != of("two", seed=8, **dropout)
+
+
 def test_accumulation_changes_memory_and_not_the_result(make_config: MakeConfig) -> None:
     _, split = run(make_config(output_dir="split"))
     _, whole = run(

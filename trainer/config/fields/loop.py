@@ -26,7 +26,12 @@ class LoopFields(FieldGroup):
         1.0, "Epochs, fractions allowed; ignored with max_steps.", gt=0, le=1_000_000
     )
     max_steps: PositiveOrUnset = setting(-1, "Optimizer steps of the whole training.")
-    seed: Whole = setting(42, "Seed of data order and random numbers.", ge=0, lt=2**32)
+    seed: Whole = setting(
+        42, "Seed of dropout, noise, fresh adapters and, unless data_seed is set, the data.", ge=0, lt=2**32
+    )
+    data_seed: Whole | None = setting(
+        None, "Seed of the order of the training data; unset: seed.", ge=0, lt=2**32
+    )
     dataloader_drop_last: Flag = setting(False, "Drop the last, smaller batch of an epoch.")
     dataloader_num_workers: Whole = setting(
         0, "Processes that load data.", no_effect("batches are made in the training process"), ge=0
