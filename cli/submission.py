@@ -11,6 +11,9 @@ from cli.errors import INVALID, CliError
 QUANTIZE_FLAGS = ("do_ptq", "do_gptq", "do_qat", "do_awq")
 PREFERENCE_FILES = ("train_dataset_path", "dev_dataset_path")
 KTO_ONLY = ("desirable_weight", "undesirable_weight")
+MERGE_ARGUMENTS = frozenset(
+    ("lora_path", "model_name_or_path", "output_dir", "dtype", "device", "safe_serialization")
+)
 DPO_ONLY = (
     "loss_type",
     "label_smoothing",
@@ -64,6 +67,8 @@ def guess_task(config: Mapping[str, Any], path: Path) -> tuple[str, str]:
         return "quantize", ", ".join(flags)
     if any(name in config for name in PREFERENCE_FILES):
         return _preference_task(config, path)
+    if "lora_path" in config and MERGE_ARGUMENTS.issuperset(config):
+        return "merge", "lora_path without arguments of training"
     if "dataset_name_or_path" in config:
         return "finetune", "dataset_name_or_path"
     raise CliError(f"{path} does not tell its task. Give it, for example: --task finetune.", INVALID)

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from cli.errors import CliError
-from cli.submission import guess_task, parse_labels, parse_overrides, read_submission
+from cli.submission import MERGE_ARGUMENTS, guess_task, parse_labels, parse_overrides, read_submission
 
 
 @pytest.fixture
@@ -75,6 +75,9 @@ def test_labels_are_text() -> None:
         ({"dataset_name_or_path": "d", "do_ptq": True}, "quantize"),
         ({"dataset_name_or_path": "d", "do_gptq": True}, "quantize"),
         ({"dataset_name_or_path": "d", "do_ptq": False}, "finetune"),
+        ({"dataset_name_or_path": "d", "lora": True, "lora_path": "a"}, "finetune"),
+        ({"lora_path": "a", "output_dir": "o"}, "merge"),
+        ({"lora_path": "a", "output_dir": "o", "model_name_or_path": "m", "dtype": "bfloat16"}, "merge"),
         ({"train_dataset_path": "t", "beta": 0.1, "loss_type": "sigmoid"}, "dpo"),
         ({"train_dataset_path": "t", "desirable_weight": 1.0}, "kto"),
         ({"train_dataset_path": "t", "output_dir": "./checkpoints/kto_ckpts"}, "kto"),
@@ -85,6 +88,12 @@ def test_the_task_is_told_from_the_arguments(config: dict, task: str) -> None:
     assert guess_task(config, Path("argument.json"))[0] == task
 
 
+def test_every_argument_of_merge_may_be_in_its_file() -> None:
+    from trainer.config.schema import MergeConfig
+
+    assert set(MergeConfig.model_fields) == MERGE_ARGUMENTS
+
+
 def test_the_shipped_presets_are_told_apart() -> None:
     from trainer.config import preset, preset_names
 
@@ -93,7 +102,14 @@ def test_the_shipped_presets_are_told_apart() -> None:
         assert guess_task(found.config, Path("argument.json"))[0] == found.task, (family, name)
 
 
-@pytest.mark.parametrize("config", [{"learning_rate": 1}, {"train_dataset_path": "t", "beta": 0.1}])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"learning_rate": 1},
+        {"train_dataset_path": "t", "beta": 0.1},
+        {"lora_path": "a", "output_dir": "o", "learning_rate": 1},
+    ],
+)
 def test_a_file_that_does_not_tell_asks_for_the_task(config: dict) -> None:
     with pytest.raises(CliError, match="--task"):
         guess_task(config, Path("argument.json"))
