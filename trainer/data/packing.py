@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from trainer.data.sft import Example
 
@@ -16,11 +17,28 @@ from trainer.data.sft import Example
 GREEDY_BUFFER = 500
 
 
+class Packable(Protocol):
+    """An example of any task, as far as packing looks at it."""
+
+    @property
+    def length(self) -> int:
+        """Positions that it takes in a row."""
+        ...
+
+    @property
+    def label_tokens(self) -> int:
+        """Positions that are learned."""
+        ...
+
+
+Part = TypeVar("Part", bound=Packable)
+
+
 @dataclass(frozen=True)
-class Pack:
+class Pack(Generic[Part]):
     """Examples that share a row; has the same attributes as an `Example`, for all of them together."""
 
-    parts: tuple[Example, ...]
+    parts: tuple[Part, ...]
 
     @property
     def length(self) -> int:
@@ -32,10 +50,10 @@ class Pack:
 
 
 #: One row of a batch.
-Row = Example | Pack
+Row = Example | Pack[Example]
 
 
-def pack(examples: Iterable[Example], max_length: int, *, greedy: bool) -> Iterator[Pack]:
+def pack(examples: Iterable[Part], max_length: int, *, greedy: bool) -> Iterator[Pack[Part]]:
     """Rows of at most `max_length` tokens.
 
     Plain: examples go into the open row until one does not fit; that one opens the next row. Greedy: of each
@@ -45,14 +63,14 @@ def pack(examples: Iterable[Example], max_length: int, *, greedy: bool) -> Itera
     return _pack_greedily(examples, max_length) if greedy else _pack_in_order(examples, max_length)
 
 
-def padding_share(rows: Iterable[Row], length: int | None) -> float:
+def padding_share(rows: Iterable[Packable], length: int | None) -> float:
     """The share of padding when each row is padded to `length` (None: to the longest)."""
     lengths = [row.length for row in rows]
     return 1.0 - sum(lengths) / (len(lengths) * (length or max(lengths)))
 
 
-def _pack_in_order(examples: Iterable[Example], max_length: int) -> Iterator[Pack]:
-    row: list[Example] = []
+def _pack_in_order(examples: Iterable[Part], max_length: int) -> Iterator[Pack[Part]]:
+    row: list[Part] = []
     room = max_length
     for example in examples:
         if row and example.length > room:
@@ -64,8 +82,8 @@ def _pack_in_order(examples: Iterable[Example], max_length: int) -> Iterator[Pac
         yield Pack(tuple(row))
 
 
-def _pack_greedily(examples: Iterable[Example], max_length: int) -> Iterator[Pack]:
-    buffer: list[Example] = []
+def _pack_greedily(examples: Iterable[Part], max_length: int) -> Iterator[Pack[Part]]:
+    buffer: list[Part] = []
     for example in examples:
         buffer.append(example)
         if len(buffer) == GREEDY_BUFFER:
@@ -74,8 +92,8 @@ def _pack_greedily(examples: Iterable[Example], max_length: int) -> Iterator[Pac
     yield from _roomiest_first(buffer, max_length)
 
 
-def _roomiest_first(examples: list[Example], max_length: int) -> Iterator[Pack]:
-    rows: list[list[Example]] = []
+def _roomiest_first(examples: list[Part], max_length: int) -> Iterator[Pack[Part]]:
+    rows: list[list[Part]] = []
     room: list[int] = []
     for example in examples:
         place = room.index(max(room)) if room else 0
