@@ -135,6 +135,10 @@ class KtoConfig(KtoFields, PreferenceConfig):
     task = "kto"
 
 
+#: A config that a training run follows.
+RunConfig = FinetuneConfig | DpoConfig | KtoConfig
+
+
 class EvaluateConfig(FinetuneConfig):
     """Evaluation of a model or an adapter on dev data. The argument file is that of finetune."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer import load_model
+from trainer.config import FinetuneConfig
 from trainer.config.adapters import LoraSettings, is_adapter, read_adapter_settings
 from trainer.config.preflight.hub import name_of_cached
 from trainer.config.problems import ConfigError, Problem
@@ -16,13 +17,13 @@ from trainer.peft.prefix.adapter import add_prefix, load_prefix
 
 if TYPE_CHECKING:
     from trainer.checkpoint.find import Checkpoint
-    from trainer.config import FinetuneConfig
+    from trainer.config.schema import RunConfig
     from trainer.models.base import CausalLM
 
 log = logging.getLogger(__name__)
 
 
-def starting_model(config: FinetuneConfig, start: Checkpoint | None) -> CausalLM:
+def starting_model(config: RunConfig, start: Checkpoint | None) -> CausalLM:
     """The model with the weights to begin with, in evaluation mode.
 
     Args:
@@ -35,26 +36,28 @@ def starting_model(config: FinetuneConfig, start: Checkpoint | None) -> CausalLM
     """
     if start is not None:
         _check_kind(config, start.path)
-    if not (config.lora or config.prefix_tuning):
+    prefix = _prefix_arguments(config)
+    if not config.lora and prefix is None:
         return load_model(start.path if start else config.model_name_or_path, options=model_options(config))
     model = load_model(config.model_name_or_path, options=model_options(config))
-    saved = start.path if start else config.lora_path if config.lora else config.prefix_path
     base = name_of_cached(Path(config.model_name_or_path)) or config.model_name_or_path
-    if config.lora:
+    if prefix is None:
+        saved = start.path if start else config.lora_path
         _put_lora(model, config, base, Path(saved) if saved else None, resumed=start is not None)
     else:
-        _put_prefix(model, config, base, Path(saved) if saved else None)
+        saved = start.path if start else prefix.prefix_path
+        _put_prefix(model, prefix, base, Path(saved) if saved else None)
     model.eval()
     return model
 
 
-def model_options(config: FinetuneConfig) -> dict[str, Any]:
+def model_options(config: RunConfig) -> dict[str, Any]:
     """The fields of config.json that the arguments set differently."""
     names = ("fuse_attention_qkv", "fuse_attention_ffn")
     return {name: value for name in names if (value := getattr(config, name)) is not None}
 
 
-def lora_settings(config: FinetuneConfig, base: str) -> LoraSettings:
+def lora_settings(config: RunConfig, base: str) -> LoraSettings:
     """What the arguments say about a fresh adapter."""
     return LoraSettings(
         rank=config.lora_rank,
@@ -66,9 +69,7 @@ def lora_settings(config: FinetuneConfig, base: str) -> LoraSettings:
     )
 
 
-def _put_lora(
-    model: CausalLM, config: FinetuneConfig, base: str, saved: Path | None, *, resumed: bool
-) -> None:
+def _put_lora(model: CausalLM, config: RunConfig, base: str, saved: Path | None, *, resumed: bool) -> None:
     wanted = lora_settings(config, base)
     if saved is None:
         adapter = add_lora(model, wanted, config.seed)
@@ -91,6 +92,11 @@ def _say(adapter: LoraAdapter) -> None:
     )
 
 
+def _prefix_arguments(config: RunConfig) -> FinetuneConfig | None:
+    """The arguments of prefix tuning, if that is what the config asks for."""
+    return config if isinstance(config, FinetuneConfig) and config.prefix_tuning else None
+
+
 def _put_prefix(model: CausalLM, config: FinetuneConfig, base: str, saved: Path | None) -> None:
     if saved is None:
         projection = None
@@ -106,9 +112,9 @@ def _put_prefix(model: CausalLM, config: FinetuneConfig, base: str, saved: Path 
     log.info("prefix of %d tokens on %d layers", adapter.tokens, adapter.settings.layers)
 
 
-def _check_kind(config: FinetuneConfig, checkpoint: Path) -> None:
+def _check_kind(config: RunConfig, checkpoint: Path) -> None:
     """A checkpoint of an adapter does not go on as full training, nor the other way round."""
-    wanted = "LORA" if config.lora else "PREFIX_TUNING" if config.prefix_tuning else "whole model"
+    wanted = "LORA" if config.lora else "PREFIX_TUNING" if _prefix_arguments(config) else "whole model"
     found = read_adapter_settings(checkpoint).kind if is_adapter(checkpoint) else "whole model"
     if found != wanted:
         raise _other_kind("resume_from_checkpoint", checkpoint, found, wanted)

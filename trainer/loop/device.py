@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import paddle
 
 if TYPE_CHECKING:
-    from trainer.config import FinetuneConfig
+    from trainer.config.schema import RunConfig
 
 
-def choose_device(config: FinetuneConfig) -> str:
+def choose_device(config: RunConfig) -> str:
     """Set and return "gpu" when Paddle was built for one, one is visible and the config allows it, else
     "cpu".
     """

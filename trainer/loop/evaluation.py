@@ -8,15 +8,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import paddle
 
 from trainer.data.batches import Collator
 from trainer.data.packing import Row
 from trainer.files import write_json_lines
+from trainer.loop.objective import batch_loss
 from trainer.loop.precision import FullPrecision
-from trainer.loop.step import batch_loss
 from trainer.models.base import CausalLM
 from trainer.tools.generate import generate_ids, stop_ids
 
@@ -53,6 +53,31 @@ class Generation:
     top_p: float = 1.0
     seed: int = 0
     output: Path | None = None
+
+
+class Evaluation(Protocol):
+    """Measures a model on data that it is not trained on."""
+
+    def measure(
+        self, model: CausalLM, precision: FullPrecision, should_stop: StopQuestion
+    ) -> dict[str, float] | None:
+        """The metrics, their names beginning with ``eval_``; None when `should_stop` said so in between."""
+        ...
+
+
+@dataclass(frozen=True)
+class TokenEvaluation:
+    """Evaluation by the label tokens of `data`; rows become batches of `batch_size` by `collate`."""
+
+    data: EvaluationData
+    collate: Collator
+    batch_size: int
+
+    def measure(
+        self, model: CausalLM, precision: FullPrecision, should_stop: StopQuestion
+    ) -> dict[str, float] | None:
+        """See `evaluate`."""
+        return evaluate(model, self.data, self.collate, self.batch_size, precision, should_stop)
 
 
 @dataclass(frozen=True)
@@ -150,8 +175,8 @@ def _generation_metrics(
         if should_stop():
             return None
         with precision.autocast():
-            seed = generation.seed + len(texts)
-            ids = generate_ids(model, prompts, generation.max_new_tokens, stops, seed=seed, **how)
+            room, seed = generation.max_new_tokens, generation.seed
+            ids = generate_ids(model, prompts, room, stops, first=len(texts), seed=seed, **how)
         texts += [tokenizer.decode(row) for row in ids]
     expected = [record.tgt[-1] for record in generation.records]
     if generation.output is not None:

@@ -12,7 +12,7 @@ from trainer.events import finite
 from trainer.files import write_json
 from trainer.loop.report import log_metrics
 from trainer.loop.results import write_results
-from trainer.loop.setup import Run, StopQuestion, count_parameters, count_trainable, evaluate_run
+from trainer.loop.setup import Run, StopQuestion, count_parameters, count_trainable
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def final_evaluation(run: Run, step: int, should_stop: StopQuestion) -> dict[str
         return known
     if run.dev is None:
         return None
-    metrics = evaluate_run(run, run.dev, should_stop)
+    metrics = run.dev.measure(run.model, run.precision, should_stop)
     if metrics is None:
         log.warning("the final evaluation was stopped before its end")
         return None

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import paddle
 
 if TYPE_CHECKING:
-    from trainer.config import FinetuneConfig
+    from trainer.config.schema import RunConfig
 
 
 def build_optimizer(
-    parameters: Sequence[paddle.Tensor], config: FinetuneConfig, *, master_weights: bool = False
+    parameters: Sequence[paddle.Tensor], config: RunConfig, *, master_weights: bool = False
 ) -> paddle.optimizer.AdamW:
     """AdamW over the trainable ones of `parameters`.
 

@@ -9,7 +9,7 @@ from trainer.config.preflight.steps import steps_per_epoch
 from trainer.loop.state import TrainState
 
 if TYPE_CHECKING:
-    from trainer.config import FinetuneConfig
+    from trainer.config.schema import RunConfig
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Plan:
     total_epochs: float | None
 
 
-def plan_steps(config: FinetuneConfig, rows: int | None, state: TrainState) -> Plan:
+def plan_steps(config: RunConfig, rows: int | None, state: TrainState) -> Plan:
     """The plan for a data set of `rows` rows (None: a stream), seen from where `state` stands.
 
     max_steps > 0 decides alone. Otherwise the run ends after num_train_epochs of data: for a run that is
@@ -44,20 +44,20 @@ def plan_steps(config: FinetuneConfig, rows: int | None, state: TrainState) -> P
     return Plan(total, float(config.num_train_epochs))
 
 
-def logging_due(config: FinetuneConfig, plan: Plan, state: TrainState) -> bool:
+def logging_due(config: RunConfig, plan: Plan, state: TrainState) -> bool:
     """Whether to log after this step: always after the last one, unless the strategy is "no"."""
     if config.logging_first_step and state.step == 1:
         return True
     return _due(config.logging_strategy, config.logging_steps, plan, state)
 
 
-def evaluation_due(config: FinetuneConfig, plan: Plan, state: TrainState) -> bool:
+def evaluation_due(config: RunConfig, plan: Plan, state: TrainState) -> bool:
     """Whether to evaluate after this step: always after the last one, unless the strategy is "no"."""
     steps = config.eval_steps or config.logging_steps
     return _due(config.evaluation_strategy, steps, plan, state)
 
 
-def saving_due(config: FinetuneConfig, plan: Plan, state: TrainState) -> bool:
+def saving_due(config: RunConfig, plan: Plan, state: TrainState) -> bool:
     """Whether to save after this step: always after the last one, unless the strategy is "no"."""
     return _due(config.save_strategy, config.save_steps, plan, state)
 

@@ -23,7 +23,7 @@ from trainer.config.problems import Problem
 if TYPE_CHECKING:
     import paddle
 
-    from trainer.config import FinetuneConfig
+    from trainer.config.schema import RunConfig
     from trainer.models.base import CausalLM
 
 #: Operators that O1 and O2 keep in fp32 besides Paddle's own list, and one that O2 runs in low precision.
@@ -47,7 +47,7 @@ class Precision:
         return self.dtype == "float16"
 
 
-def choose_precision(config: FinetuneConfig, device: str) -> tuple[Precision, Problem | None]:
+def choose_precision(config: RunConfig, device: str) -> tuple[Precision, Problem | None]:
     """The precision for `device` ("cpu" or "gpu"), and a warning when it is not what the config asks for."""
     if not (config.fp16 or config.bf16) or config.fp16_opt_level == "O0":
         return Precision(), None
@@ -103,7 +103,7 @@ class MixedPrecision(FullPrecision):
         config: its scale_loss and amp_master_grad apply.
     """
 
-    def __init__(self, precision: Precision, config: FinetuneConfig) -> None:
+    def __init__(self, precision: Precision, config: RunConfig) -> None:
         import paddle
 
         self._master_grad = config.amp_master_grad
@@ -162,6 +162,6 @@ class MixedPrecision(FullPrecision):
             self._scaler.load_state_dict(cast(Any, dict(state)))
 
 
-def make_precision(precision: Precision, config: FinetuneConfig) -> FullPrecision:
+def make_precision(precision: Precision, config: RunConfig) -> FullPrecision:
     """The object that carries out `precision`."""
     return FullPrecision() if precision == Precision() else MixedPrecision(precision, config)

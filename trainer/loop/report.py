@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from trainer.loop.evaluation import perplexity
@@ -13,11 +14,25 @@ from trainer.loop.evaluation import perplexity
 if TYPE_CHECKING:
     from trainer.checkpoint.find import Checkpoint
     from trainer.events import EventWriter
+    from trainer.loop.objective import Measures
     from trainer.loop.plan import Plan
     from trainer.loop.state import TrainState
     from trainer.loop.step import StepResult
 
 log = logging.getLogger(__name__)
+
+#: The metrics that log lines show, and what they call them.
+SHOWN = {
+    "ppl": "perplexity",
+    "accuracy": "accuracy",
+    "rouge1": "rouge1",
+    "rouge2": "rouge2",
+    "rougel": "rougel",
+    "bleu4": "bleu4",
+    "rewards/accuracies": "reward accuracy",
+    "rewards/margins": "reward margin",
+    "kl": "KL",
+}
 
 
 class Reporter:
@@ -62,11 +77,15 @@ class Reporter:
         state = self._state
         loss = state.interval_loss / state.interval_steps if state.interval_steps else float("nan")
         speed = self._tokens / self._seconds if self._seconds else 0.0
+        measured = means(state.interval_measures)
+        # The perplexity of a preference loss means nothing.
+        perplexities = {} if measured else {"ppl": perplexity(loss)}
         metric = {
             "step": state.step,
             "epoch": state.epochs,
             "loss": loss,
-            "ppl": perplexity(loss),
+            **perplexities,
+            **measured,
             "learning_rate": rate,
             "grad_norm": result.grad_norm,
             "tokens": state.tokens,
@@ -75,13 +94,13 @@ class Reporter:
         }
         if state.skipped:
             metric["skipped_steps"] = state.skipped
-        state.interval_loss, state.interval_steps = 0.0, 0
+        state.interval_loss, state.interval_steps, state.interval_measures = 0.0, 0, {}
         self._seconds, self._tokens = 0.0, 0
         state.log_history.append(metric)
         log.info(
-            "step %d/%d, epoch %.2f: loss %.4f, learning rate %.3g, gradient norm %.3g, %.0f tokens/s%s",
-            *(state.step, self._plan.total_steps, state.epochs, loss, rate, result.grad_norm, speed),
-            self._eta_text(),
+            "step %d/%d, epoch %.2f: loss %.4f%s, learning rate %.3g, gradient norm %.3g, %.0f tokens/s%s",
+            *(state.step, self._plan.total_steps, state.epochs, loss, _shown(measured), rate),
+            *(result.grad_norm, speed, self._eta_text()),
         )
         self._events.write("metric", **metric)
         self._progress(loss=loss, tokens_per_second=speed)
@@ -136,12 +155,28 @@ class Reporter:
         return f", {hours}:{minutes:02d}:{rest:02d} left"
 
 
+def means(measures: Measures) -> dict[str, float]:
+    """The mean of everything that was measured at least once.
+
+    Where there are ``rewards/chosen`` and ``rewards/rejected`` but no margins of single pairs, their
+    difference is ``rewards/margins``.
+    """
+    found = {name: total / count for name, (total, count) in measures.items() if count}
+    if "rewards/margins" not in found and {"rewards/chosen", "rewards/rejected"} <= found.keys():
+        found["rewards/margins"] = found["rewards/chosen"] - found["rewards/rejected"]
+    return found
+
+
+def _shown(metrics: Mapping[str, float]) -> str:
+    """The metrics worth a place in a log line."""
+    return "".join(f", {words} {metrics[name]:.4g}" for name, words in SHOWN.items() if name in metrics)
+
+
 def log_metrics(events: EventWriter, entry: dict[str, Any]) -> None:
     """Log one evaluation and write its event."""
-    shown = ("accuracy", "rouge1", "rouge2", "rougel", "bleu4")
-    more = "".join(f", {name} {entry[f'eval_{name}']:.4f}" for name in shown if f"eval_{name}" in entry)
+    measured = {name.removeprefix("eval_"): value for name, value in entry.items()}
     log.info(
-        "evaluation after step %d: loss %.4f, perplexity %.4g%s, %.1f s",
-        *(entry["step"], entry["eval_loss"], entry["eval_ppl"], more, entry["eval_runtime"]),
+        "evaluation after step %d: loss %.4f%s, %.1f s",
+        *(entry["step"], entry["eval_loss"], _shown(measured), entry["eval_runtime"]),
     )
     events.write("eval", **entry)

@@ -13,7 +13,7 @@ from trainer.config.problems import ConfigError, DataError, Problem
 from trainer.loop.state import TrainState
 
 if TYPE_CHECKING:
-    from trainer.config import FinetuneConfig
+    from trainer.config.schema import RunConfig
     from trainer.events import EventWriter
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ COMPARED = (
 )
 
 
-def starting_checkpoint(config: FinetuneConfig, events: EventWriter) -> Checkpoint | None:
+def starting_checkpoint(config: RunConfig, events: EventWriter) -> Checkpoint | None:
     """The checkpoint to go on from, or None for a fresh start.
 
     `resume_from_checkpoint` comes first; a later checkpoint that such a run has saved in output_dir since
@@ -96,9 +96,10 @@ def load_state(checkpoint: Checkpoint) -> TrainState:
         ) from error
 
 
-def run_settings(config: FinetuneConfig, data_fingerprint: str) -> dict[str, Any]:
+def run_settings(config: RunConfig, data_fingerprint: str) -> dict[str, Any]:
     """The settings that a checkpoint records, to be compared when it is resumed."""
-    return {name: getattr(config, name) for name in COMPARED} | {"training data": data_fingerprint}
+    known = [name for name in COMPARED if name in type(config).model_fields]
+    return {name: getattr(config, name) for name in known} | {"training data": data_fingerprint}
 
 
 def changed_settings(before: dict[str, Any], now: dict[str, Any]) -> Problem | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import paddle
 
@@ -14,11 +15,13 @@ from trainer.checkpoint.optimizer_state import OPTIMIZER_FILE, load_optimizer
 from trainer.config import FinetuneConfig
 from trainer.config.preflight.steps import check_steps
 from trainer.config.problems import ConfigError, Problem
+from trainer.config.schema import RunConfig
 from trainer.data.batches import Collator
 from trainer.data.rows import TrainingRows
 from trainer.events import EventWriter
-from trainer.loop.evaluation import EvaluationData, evaluate
+from trainer.loop.evaluation import Evaluation
 from trainer.loop.neftune import EmbeddingNoise
+from trainer.loop.objective import Objective
 from trainer.loop.optimizer import build_optimizer
 from trainer.loop.plan import Plan, plan_steps
 from trainer.loop.precision import FullPrecision, Precision, make_precision
@@ -30,6 +33,24 @@ from trainer.models.base import CausalLM
 from trainer.tokenizers import Tokenizer
 
 StopQuestion = Callable[[], bool]
+Collate = Callable[[Sequence[Any]], Any]
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a task trains on and evaluates.
+
+    Attributes:
+        tokenizer: saved beside the weights.
+        train: None when nothing is trained.
+        dev: None when nothing is evaluated.
+        collate: makes a batch of rows of `train`.
+    """
+
+    tokenizer: Tokenizer
+    train: TrainingRows | None
+    dev: Evaluation | None
+    collate: Collate
 
 
 @dataclass
@@ -42,7 +63,8 @@ class Run:
         events: where the run reports.
         train: the rows to train on.
         dev: what is evaluated; None when nothing is.
-        collate: pads examples to batches.
+        collate: makes a batch of rows.
+        objective: what a step minimises.
         tokenizer: saved beside the weights.
         model, optimizer, precision: what a step changes, and how.
         noise: on the embeddings in training, with neftune.
@@ -52,12 +74,13 @@ class Run:
         saved_step: step of the newest checkpoint in output_dir that this run made or began with; -1: none.
     """
 
-    config: FinetuneConfig
+    config: RunConfig
     output_dir: Path
     events: EventWriter
     train: TrainingRows
-    dev: EvaluationData | None
-    collate: Collator
+    dev: Evaluation | None
+    collate: Collate
+    objective: Objective
     tokenizer: Tokenizer
     model: CausalLM
     optimizer: paddle.optimizer.AdamW
@@ -71,12 +94,10 @@ class Run:
 
 
 def prepare_run(
-    config: FinetuneConfig,
+    config: RunConfig,
     events: EventWriter,
-    train: TrainingRows,
-    dev: EvaluationData | None,
-    collate: Collator,
-    tokenizer: Tokenizer,
+    material: Material,
+    objective: Objective,
     model: CausalLM,
     precision: Precision,
     start: Checkpoint | None,
@@ -85,7 +106,8 @@ def prepare_run(
 
     Args:
         config, events: the arguments (with absolute paths), and where to report.
-        train, dev, collate, tokenizer: the data.
+        material: the data; there is something to train on.
+        objective: what a step minimises.
         model: with the weights to begin with, which are those of `start` when it is given.
         precision: from `choose_precision`.
         start: the checkpoint to go on from.
@@ -94,6 +116,8 @@ def prepare_run(
         ConfigError: dataloader_drop_last leaves no batch, or `start` was saved without its optimizer.
         DataError: the checkpoint's state does not belong to this model.
     """
+    train = material.train
+    assert train is not None  # noqa: S101 - said by the docstring
     if train.count is not None:
         problems, _, _ = check_steps(config, train.count)
         if problems:
@@ -126,13 +150,14 @@ def prepare_run(
         output_dir=output_dir,
         events=events,
         train=train,
-        dev=dev,
-        collate=collate,
-        tokenizer=tokenizer,
+        dev=material.dev,
+        collate=material.collate,
+        objective=objective,
+        tokenizer=material.tokenizer,
         model=model,
         optimizer=optimizer,
         precision=mixing,
-        noise=EmbeddingNoise(model, config.neftune_noise_alpha) if config.neftune else None,
+        noise=_noise(config, model),
         plan=plan,
         schedule=_schedule(config, plan),
         state=state,
@@ -152,13 +177,6 @@ def build_collator(config: FinetuneConfig, tokenizer: Tokenizer) -> Collator:
     )
 
 
-def evaluate_run(run: Run, data: EvaluationData, should_stop: StopQuestion) -> dict[str, float] | None:
-    """Metrics of the run's present weights on `data`; None when `should_stop` said so in between."""
-    return evaluate(
-        run.model, data, run.collate, run.config.per_device_eval_batch_size, run.precision, should_stop
-    )
-
-
 def count_parameters(model: CausalLM) -> int:
     """Numbers in all parameters of a model, those of an adapter included."""
     return sum(math.prod(parameter.shape) for parameter in model.parameters())
@@ -167,6 +185,16 @@ def count_parameters(model: CausalLM) -> int:
 def count_trainable(model: CausalLM) -> int:
     """Numbers in the parameters that are trained."""
     return sum(math.prod(weight.disk_shape) for weight in model.trained_weights().values())
+
+
+def _decay_steps(config: RunConfig) -> int:
+    return config.decay_steps if isinstance(config, FinetuneConfig) else 0
+
+
+def _noise(config: RunConfig, model: CausalLM) -> EmbeddingNoise | None:
+    if isinstance(config, FinetuneConfig) and config.neftune:
+        return EmbeddingNoise(model, config.neftune_noise_alpha)
+    return None
 
 
 def _check_optimizer_is_there(start: Checkpoint) -> None:
@@ -181,12 +209,12 @@ def _check_optimizer_is_there(start: Checkpoint) -> None:
     )
 
 
-def _schedule(config: FinetuneConfig, plan: Plan) -> Schedule:
+def _schedule(config: RunConfig, plan: Plan) -> Schedule:
     return Schedule(
         kind=config.lr_scheduler_type,
         learning_rate=config.learning_rate,
         warmup_steps=warmup_steps(config.warmup_steps, config.warmup_ratio, plan.total_steps),
-        total_steps=config.decay_steps if config.decay_steps > 0 else plan.total_steps,
+        total_steps=_decay_steps(config) or plan.total_steps,
         num_cycles=config.num_cycles,
         lr_end=config.lr_end,
         power=config.power,

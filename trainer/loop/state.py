@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainer.loop.objective import Measures
 
 
 @dataclass
@@ -22,6 +25,7 @@ class TrainState:
         padding: padding in the batches of these tokens; it costs no work.
         loss_sum: sum of the losses of all steps.
         interval_loss, interval_steps: the same sum, and its count, since the last logged line.
+        interval_measures: sum and count of what else was measured since then, by name.
         skipped: steps skipped because fp16 gradients overflowed.
         best_metric, best_checkpoint: the best value of metric_for_best_model and the name of its checkpoint.
         resumed_from: the `resume_from_checkpoint` this run began with, if it was given.
@@ -40,6 +44,7 @@ class TrainState:
     loss_sum: float = 0.0
     interval_loss: float = 0.0
     interval_steps: int = 0
+    interval_measures: dict[str, tuple[float, float]] = field(default_factory=dict)
     skipped: int = 0
     best_metric: float | None = None
     best_checkpoint: str | None = None
@@ -87,12 +92,15 @@ class TrainState:
             self.epoch += 1
             self.consumed = 0
 
-    def add_loss(self, loss: float) -> None:
-        """Count the loss of a step that changed the weights."""
+    def add_loss(self, loss: float, measures: Measures | None = None) -> None:
+        """Count the loss, and what else was measured, of a step that changed the weights."""
         self.schedule_step += 1
         self.loss_sum += loss
         self.interval_loss += loss
         self.interval_steps += 1
+        for name, (total, count) in (measures or {}).items():
+            before = self.interval_measures.get(name, (0.0, 0.0))
+            self.interval_measures[name] = before[0] + total, before[1] + count
 
     def evaluation(self, step: int) -> dict[str, Any] | None:
         """The evaluation made after `step`, or None."""
@@ -123,6 +131,7 @@ class TrainState:
                 "sum": self.loss_sum,
                 "interval_sum": self.interval_loss,
                 "interval_steps": self.interval_steps,
+                "interval_measures": self.interval_measures,
             },
             "resumed_from": self.resumed_from,
             "settings": self.settings,
@@ -149,6 +158,9 @@ class TrainState:
             loss_sum=loss["sum"],
             interval_loss=loss["interval_sum"],
             interval_steps=loss["interval_steps"],
+            interval_measures={
+                name: (pair[0], pair[1]) for name, pair in loss.get("interval_measures", {}).items()
+            },
             skipped=stored["skipped_steps"],
             best_metric=stored["best_metric"],
             best_checkpoint=stored["best_model_checkpoint"],

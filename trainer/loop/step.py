@@ -1,26 +1,21 @@
-"""One optimizer step.
-
-The step minimises the sum of the losses of its label tokens divided by their number, counted over all its
-micro-batches. The number is known before the first forward pass, so each micro-batch's loss sum is divided by
-it and gradients simply add up: 2 x 2 examples are 1 x 4 examples, whatever their lengths.
-"""
+"""One optimizer step: gradients of all micro-batches add up, so 2 x 2 examples are 1 x 4 examples."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import paddle
 
 from trainer.config.problems import Problem, TrainingError
-from trainer.data.batches import Batch
 from trainer.loop.neftune import EmbeddingNoise
+from trainer.loop.objective import Measures, Objective
 from trainer.loop.optimizer import clip_gradients
 from trainer.loop.precision import FullPrecision
 from trainer.models.base import CausalLM
-from trainer.ops.linear_cross_entropy import TokenLoss
 
 
 class NonFiniteLossError(TrainingError):
@@ -31,7 +26,7 @@ class NonFiniteLossError(TrainingError):
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one step did: its loss per label token, the gradients' global norm before clipping.
+    """What one step did: its loss, the gradients' global norm before clipping, what else was measured.
 
     `skipped`: fp16 gradients overflowed, so the weights did not change.
     """
@@ -39,12 +34,14 @@ class StepResult:
     loss: float
     grad_norm: float
     skipped: bool
+    measures: Measures = field(default_factory=dict)
 
 
 def train_step(
     model: CausalLM,
     optimizer: paddle.optimizer.AdamW,
-    batches: Sequence[Batch],
+    objective: Objective,
+    batches: Sequence[Any],
     *,
     step: int,
     rate: float,
@@ -52,20 +49,20 @@ def train_step(
     precision: FullPrecision,
     noise: EmbeddingNoise | None = None,
 ) -> StepResult:
-    """Take optimizer step number `step` (from 1) over `batches` at learning rate `rate`.
+    """Take optimizer step number `step` (from 1) over the micro-batches `batches` at learning rate `rate`.
 
     Raises:
         NonFiniteLossError: the loss or the gradient is not finite; the weights are left as they were.
     """
-    label_tokens = sum(batch.label_tokens for batch in batches)
+    loss = objective.begin(model, batches, precision)
     total = 0.0
-    for batch in batches:
+    for number, batch in enumerate(batches):
         if noise is not None:
             noise.expect(batch)
         with precision.autocast():
-            loss = batch_loss(model, batch).sum / label_tokens
-        precision.backward(loss)
-        total += float(loss)
+            part = loss.part(number)
+        precision.backward(part)
+        total += float(part)
     precision.unscale(optimizer)
     grad_norm = clip_gradients(model.parameters(), max_grad_norm)
     finite = math.isfinite(total) and math.isfinite(grad_norm)
@@ -75,17 +72,7 @@ def train_step(
     optimizer.set_lr(rate)
     precision.update(optimizer)
     optimizer.clear_grad()
-    return StepResult(total, grad_norm, skipped=not finite)
-
-
-def batch_loss(model: CausalLM, batch: Batch) -> TokenLoss:
-    """The summed token losses of a batch."""
-    return model.loss(
-        paddle.to_tensor(batch.input_ids),
-        paddle.to_tensor(batch.labels),
-        position_ids=paddle.to_tensor(batch.position_ids),
-        attention_mask=paddle.to_tensor(batch.documents),
-    )
+    return StepResult(total, grad_norm, skipped=not finite, measures=loss.measures())
 
 
 def seed_step(seed: int, step: int) -> None:

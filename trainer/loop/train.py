@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from trainer.checkpoint.directory import remove_directory
 from trainer.checkpoint.find import list_checkpoints
 from trainer.checkpoint.rotation import surplus
 from trainer.checkpoint.save import save_checkpoint
 from trainer.config.problems import DataError, Problem
-from trainer.data.batches import Batch, StepRows, epoch_steps
+from trainer.data.batches import StepRows, epoch_steps
 from trainer.loop.plan import evaluation_due, logging_due, saving_due
-from trainer.loop.setup import Run, StopQuestion, evaluate_run
+from trainer.loop.setup import Run, StopQuestion
 from trainer.loop.step import NonFiniteLossError, StepResult, seed_step, train_step
 
 log = logging.getLogger(__name__)
@@ -99,6 +100,7 @@ def _take_step(run: Run, step: StepRows, rate: float) -> StepResult:
     result = train_step(
         run.model,
         run.optimizer,
+        run.objective,
         batches,
         step=state.step + 1,
         rate=rate,
@@ -110,7 +112,7 @@ def _take_step(run: Run, step: StepRows, rate: float) -> StepResult:
     if result.skipped:
         state.skipped += 1
     else:
-        state.add_loss(result.loss)
+        state.add_loss(result.loss, result.measures)
     return result
 
 
@@ -119,7 +121,7 @@ def _close_step(run: Run, should_stop: StopQuestion) -> bool:
     config, state = run.config, run.state
     metrics: dict[str, float] | None = {}
     if evaluation_due(config, run.plan, state) and run.dev is not None:
-        metrics = evaluate_run(run, run.dev, should_stop)
+        metrics = run.dev.measure(run.model, run.precision, should_stop)
         if metrics is None:
             return False
         run.report.log_evaluation(metrics)
@@ -204,7 +206,7 @@ def _refuse_endless_skipping(in_a_row: int, step: int) -> None:
         )
 
 
-def _count(run: Run, batches: list[Batch], last: bool) -> None:
+def _count(run: Run, batches: list[Any], last: bool) -> None:
     """Count a step's batches in the state and the report; `last`: they end an epoch."""
     tokens = sum(batch.tokens for batch in batches)
     padding = sum(batch.input_ids.size for batch in batches) - tokens

@@ -11,7 +11,8 @@ from trainer.data.batches import Batch, Collator
 from trainer.data.packing import pack
 from trainer.data.sft import Example
 from trainer.loop.neftune import EmbeddingNoise
-from trainer.loop.step import batch_loss, seed_step
+from trainer.loop.objective import batch_loss
+from trainer.loop.step import seed_step
 from trainer.models.base import CausalLM
 
 ALPHA = 7.0

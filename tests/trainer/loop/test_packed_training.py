@@ -15,8 +15,8 @@ from trainer.data.batches import Batch, Collator
 from trainer.data.packing import Row, pack
 from trainer.data.sft import Example, PlainEncoder
 from trainer.loop.evaluation import EvaluationData, evaluate
+from trainer.loop.objective import batch_loss
 from trainer.loop.precision import FullPrecision
-from trainer.loop.step import batch_loss
 from trainer.run import run_task
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "sft" / "train.json"

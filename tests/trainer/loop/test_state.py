@@ -43,6 +43,7 @@ def test_the_stored_form_gives_the_state_back() -> None:
         loss_sum=1 / 3,
         interval_loss=0.1,
         interval_steps=2,
+        interval_measures={"rewards/chosen": (0.5, 4.0)},
         skipped=1,
         best_metric=0.25,
         best_checkpoint="checkpoint-4",

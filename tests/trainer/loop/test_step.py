@@ -9,9 +9,10 @@ from trainer import load_model
 from trainer.config import FinetuneConfig
 from trainer.data.batches import Batch, Collator
 from trainer.data.sft import IGNORE, Example
+from trainer.loop.objective import Supervised, batch_loss
 from trainer.loop.optimizer import build_optimizer
 from trainer.loop.precision import FullPrecision
-from trainer.loop.step import NonFiniteLossError, StepResult, batch_loss, seed_step, train_step
+from trainer.loop.step import NonFiniteLossError, StepResult, seed_step, train_step
 from trainer.models.base import CausalLM
 
 MakeConfig = Callable[..., FinetuneConfig]
@@ -37,6 +38,7 @@ def take_step(
     result = train_step(
         model,
         build_optimizer(model.parameters(), config),
+        Supervised(),
         batches,
         step=1,
         rate=1e-3,
@@ -96,6 +98,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_step(
         train_step(
             model,
             build_optimizer(model.parameters(), make_config()),
+            Supervised(),
             [Collator(0, "left")(examples)],
             step=12,
             rate=0.5,

@@ -12,6 +12,7 @@ from trainer import load_model
 from trainer.config import FinetuneConfig
 from trainer.data.batches import Batch, Collator
 from trainer.data.sft import Example
+from trainer.loop.objective import Supervised
 from trainer.loop.optimizer import build_optimizer
 from trainer.loop.precision import FullPrecision
 from trainer.loop.schedule import Schedule
@@ -49,6 +50,7 @@ def test_losses_rates_norms_and_final_weights_agree(
         result = train_step(
             model,
             optimizer,
+            Supervised(),
             [to_batch(examples, side) for examples in step["batches"]],
             step=number + 1,
             rate=rate,

@@ -7,17 +7,17 @@ import math
 from collections.abc import Iterator
 
 from trainer.config.problems import Problem
-from trainer.config.schema import FinetuneConfig
+from trainer.config.schema import RunConfig
 
 
-def steps_per_epoch(config: FinetuneConfig, examples: int) -> int:
+def steps_per_epoch(config: RunConfig, examples: int) -> int:
     """Optimizer steps of one epoch; micro-batches left at its end make a step of their own."""
     batch = config.per_device_train_batch_size
     batches = examples // batch if config.dataloader_drop_last else math.ceil(examples / batch)
     return math.ceil(batches / config.gradient_accumulation_steps)
 
 
-def check_steps(config: FinetuneConfig, examples: int) -> tuple[list[Problem], list[Problem], int]:
+def check_steps(config: RunConfig, examples: int) -> tuple[list[Problem], list[Problem], int]:
     """Problems, warnings and the number of optimizer steps of the whole training.
 
     Args:
@@ -34,7 +34,7 @@ def check_steps(config: FinetuneConfig, examples: int) -> tuple[list[Problem], l
     return [], list(_warnings(config, total)), total
 
 
-def _warnings(config: FinetuneConfig, total: int) -> Iterator[Problem]:
+def _warnings(config: RunConfig, total: int) -> Iterator[Problem]:
     if config.warmup_steps >= total:
         msg = f"warmup_steps {config.warmup_steps} >= {total} optimizer steps in all: the rate never peaks"
         yield Problem(("warmup_steps",), msg, "Lower warmup_steps.")

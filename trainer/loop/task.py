@@ -1,0 +1,106 @@
+"""A training task from its arguments to its result; what differs between tasks is passed in."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trainer.config.schema import RunConfig
+from trainer.events import EventWriter
+from trainer.loop.adapters import starting_model
+from trainer.loop.device import choose_device
+from trainer.loop.evaluation import Evaluation
+from trainer.loop.final import final_evaluation, finish, finish_stopped, take_best_model
+from trainer.loop.objective import Objective
+from trainer.loop.precision import Precision, choose_precision, make_precision
+from trainer.loop.report import log_metrics
+from trainer.loop.results import write_results
+from trainer.loop.resume import starting_checkpoint
+from trainer.loop.setup import Material, StopQuestion, count_parameters, count_trainable, prepare_run
+from trainer.loop.train import train
+from trainer.models.base import CausalLM
+
+log = logging.getLogger(__name__)
+
+#: Reads the data of a task; called before the model is loaded, so that bad data costs no time.
+ReadMaterial = Callable[[], Material]
+
+#: What the task does with the model before it trains: the material to use, and what a step minimises.
+Prepare = Callable[[CausalLM, Material, Precision], tuple[Material, Objective]]
+
+
+def run_training(
+    config: RunConfig,
+    events: EventWriter,
+    should_stop: StopQuestion,
+    read: ReadMaterial,
+    prepare: Prepare,
+) -> dict[str, Any]:
+    """Run the task from its arguments to its result.
+
+    Args:
+        config: its paths are absolute.
+        events: where progress is told.
+        should_stop: asked between steps; True means: save a checkpoint and end.
+        read, prepare: the task's own part.
+
+    Returns:
+        The fields of the ``result`` event: path, metrics, stopped.
+
+    Raises:
+        ConfigError, DataError: the arguments, the model or the data cannot be used.
+        TrainingError: training could not go on.
+    """
+    Path(config.output_dir).mkdir(parents=True, exist_ok=True)
+    device = choose_device(config)
+    precision, warning = choose_precision(config, device)
+    if warning:
+        events.warn(warning)
+    start = starting_checkpoint(config, events) if config.do_train else None
+    material = read()
+    model = starting_model(config, start)
+    all_parameters, trainable = count_parameters(model), count_trainable(model)
+    log.info(
+        "%s, %.4g million parameters, on %s; %d of them are trained (%.3g %%)",
+        *(model.config.model_type, all_parameters / 1e6, device, trainable, 100 * trainable / all_parameters),
+    )
+    material, objective = prepare(model, material, precision)
+    if material.train is None:
+        return _evaluate_only(config, events, material.dev, model, precision, should_stop)
+
+    run = prepare_run(config, events, material, objective, model, precision, start)
+    began = time.monotonic()
+    stopped = train(run, should_stop)
+    seconds = time.monotonic() - began
+    if stopped:
+        return finish_stopped(run, seconds)
+    step = take_best_model(run)
+    return finish(run, seconds, final_evaluation(run, step, should_stop))
+
+
+def absolute_output(config: RunConfig) -> Any:
+    """The config with an absolute output_dir."""
+    return config.model_copy(update={"output_dir": str(Path(config.output_dir).resolve())})
+
+
+def _evaluate_only(
+    config: RunConfig,
+    events: EventWriter,
+    dev: Evaluation | None,
+    model: CausalLM,
+    precision: Precision,
+    should_stop: StopQuestion,
+) -> dict[str, Any]:
+    """do_eval without do_train: measure the model and write nothing but the result files."""
+    output_dir = Path(config.output_dir)
+    result: dict[str, Any] = {"path": str(output_dir), "metrics": {}, "stopped": False}
+    if dev is None:
+        return result
+    metrics = dev.measure(model, make_precision(precision, config), should_stop)
+    if metrics is None:
+        return result | {"stopped": True}
+    log_metrics(events, {"step": 0, "epoch": 0.0, **metrics})
+    return result | {"metrics": write_results(output_dir, {"eval": metrics})}
