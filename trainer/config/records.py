@@ -62,14 +62,9 @@ def parse_sft_line(text: str | bytes) -> SftRecord:
         RecordError: the line is not strict JSON in UTF-8, not an object, of another kind of data, lacks `src`
             or `tgt`, has something else than texts there, unequal numbers of turns, or nothing to learn.
     """
-    try:
-        record = strict_json.loads(text.rstrip())
-    except strict_json.NotJsonError as error:
-        raise RecordError("broken JSON", f"broken JSON: {error}") from None
-    if not isinstance(record, dict):
-        raise RecordError("not an object", f"got {show(record)}, expected an object with src and tgt")
+    record = read_object(text, "src and tgt")
     _refuse_other_kinds(record)
-    src, tgt = _turns(record, "src"), _turns(record, "tgt")
+    src, tgt = read_turns(record, "src"), read_turns(record, "tgt")
     if len(src) != len(tgt):
         raise RecordError(
             "unequal turns", f"src has {len(src)} turns and tgt {len(tgt)}, expected the same number"
@@ -77,23 +72,24 @@ def parse_sft_line(text: str | bytes) -> SftRecord:
     if blank := [turn for turn, answer in enumerate(tgt) if not answer.strip()]:
         where = f"tgt[{blank[0]}]" if len(tgt) > 1 else "tgt"
         raise RecordError("empty target", f"{where} is blank, expected a text to learn")
-    context = record.get("context")
-    if context is not None and not isinstance(context, dict):
-        raise RecordError("wrong type", f"context: got {show(context)}, expected an object")
-    return SftRecord(src, tgt, context or {})
+    return SftRecord(src, tgt, read_context(record))
 
 
-def _refuse_other_kinds(record: dict[str, Any]) -> None:
-    looks_right = "src" in record and "tgt" in record
-    for keys, kind, remedy in OTHER_KINDS:
-        if keys <= record.keys() and ("sort" in keys or not looks_right):
-            raise RecordError("another kind of data", f"this is {kind}; {remedy}")
+def read_object(text: str | bytes, keys: str) -> dict[str, Any]:
+    """The object that a line is; `keys` says in words what it has."""
+    try:
+        record = strict_json.loads(text.rstrip())
+    except strict_json.NotJsonError as error:
+        raise RecordError("broken JSON", f"broken JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise RecordError("not an object", f"got {show(record)}, expected an object with {keys}")
+    return record
 
 
-def _turns(record: dict[str, Any], name: str) -> tuple[str, ...]:
+def read_turns(record: dict[str, Any], name: str) -> tuple[str, ...]:
+    """The texts of a key that holds one text or a list of them, at least one."""
     if name not in record or record[name] is None:
-        keys = ", ".join(map(show, sorted(record)[:6])) or "no key at all"
-        raise RecordError(f"no {name}", f"{name} is missing, found {keys}")
+        raise RecordError(f"no {name}", f"{name} is missing, found {found_keys(record)}")
     value = record[name]
     if isinstance(value, str):
         return (_text(value, name),)
@@ -101,10 +97,35 @@ def _turns(record: dict[str, Any], name: str) -> tuple[str, ...]:
         raise RecordError("wrong type", f"{name}: expected a text or a list of texts, got {show(value)}")
     if not value:
         raise RecordError("no turns", f"{name}: got an empty list, expected at least one text")
-    for turn, text in enumerate(value):
+    return read_texts(value, name)
+
+
+def read_texts(values: list[Any], name: str) -> tuple[str, ...]:
+    """The texts of a list."""
+    for turn, text in enumerate(values):
         if not isinstance(text, str):
             raise RecordError("wrong type", f"{name}[{turn}]: expected a text, got {show(text)}")
-    return tuple(_text(text, name) for text in value)
+    return tuple(_text(text, name) for text in values)
+
+
+def read_context(record: dict[str, Any]) -> dict[str, Any]:
+    """What a chat template is given besides the texts."""
+    context = record.get("context")
+    if context is not None and not isinstance(context, dict):
+        raise RecordError("wrong type", f"context: got {show(context)}, expected an object")
+    return context or {}
+
+
+def found_keys(record: dict[str, Any]) -> str:
+    """The keys that are there, for messages about one that is not."""
+    return ", ".join(map(show, sorted(record)[:6])) or "no key at all"
+
+
+def _refuse_other_kinds(record: dict[str, Any]) -> None:
+    looks_right = "src" in record and "tgt" in record
+    for keys, kind, remedy in OTHER_KINDS:
+        if keys <= record.keys() and ("sort" in keys or not looks_right):
+            raise RecordError("another kind of data", f"this is {kind}; {remedy}")
 
 
 def _text(value: str, name: str) -> str:
