@@ -1,0 +1,1 @@
+"""Losses of preference training: functions of log-probabilities, with no model and no data."""
