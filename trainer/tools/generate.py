@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from trainer.tools.generate_options import GenerateOptions
 if TYPE_CHECKING:
     from trainer.models.base import CausalLM
     from trainer.tokenizers import Tokenizer
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ def complete(
 ) -> list[Completion]:
     """Continue each prompt until an end token or `max_new_tokens`.
 
+    Texts that are longer than those the model was trained for are logged as a warning.
+
     Args:
         progress: told the number of finished prompts after every batch.
 
@@ -67,6 +72,7 @@ def complete(
         DataError: a prompt has no token, or is no text that can be encoded; all of them at once.
     """
     ids = _encode_all(tokenizer, prompts)
+    _warn_of_length(model, ids, options.max_new_tokens)
     stops = stop_ids(model, tokenizer)
     order = sorted(range(len(ids)), key=lambda number: len(ids[number]))  # alike lengths need little padding
     completions: dict[int, Completion] = {}
@@ -96,21 +102,26 @@ def generate_ids(
     prompts: Sequence[Sequence[int]],
     max_new_tokens: int,
     stops: Collection[int],
+    first: int = 0,
     **options: Any,
 ) -> list[list[int]]:
     """Continuation of token ids, all in one batch, without the stop token.
 
     Args:
+        first: number of the first prompt among those that are given in several batches. What is drawn for a
+            prompt depends on the seed and the prompt's number alone.
         **options: other fields of `GenerateOptions`.
 
     Raises:
         ConfigError: options out of range.
-        ValueError: a prompt has no token.
+        ValueError: a prompt has no token, or one that the model does not have.
     """
-    if not all(prompts):
-        raise ValueError("every prompt needs at least one token")
+    _check_ids(prompts, model.config.vocab_size)
+    if not prompts:
+        return []
     chosen = GenerateOptions(max_new_tokens=max_new_tokens, **options)
-    generators = [np.random.default_rng((chosen.seed, number)) for number in range(len(prompts))]
+    numbers = range(first, first + len(prompts))
+    generators = [np.random.default_rng((chosen.seed, number)) for number in numbers]
     rows = _continue(prompts, model, stops, chosen, generators)
     return [row[:-1] if row and row[-1] in stops else row for row in rows]
 
@@ -130,6 +141,30 @@ def _encode_all(tokenizer: Tokenizer, prompts: Sequence[str]) -> list[list[int]]
     if problems:
         raise DataError(problems)
     return ids
+
+
+def _check_ids(prompts: Sequence[Sequence[int]], vocabulary: int) -> None:
+    """Paddle would take a negative id for padding, and give no error."""
+    for number, prompt in enumerate(prompts, start=1):
+        if not len(prompt):
+            raise ValueError(f"prompt {number} is empty, and every prompt needs at least one token")
+        if wrong := [token for token in prompt if not 0 <= token < vocabulary]:
+            raise ValueError(f"prompt {number} has token {wrong[0]}, expected ids from 0 to {vocabulary - 1}")
+
+
+def _warn_of_length(model: CausalLM, prompts: Sequence[Sequence[int]], new: int) -> None:
+    """Tell which prompts leave the positions that the model was trained for; without such a limit, none."""
+    most = getattr(model.config, "max_position_embeddings", None)
+    if most is None or model.alibi_slopes is not None or not prompts:
+        return
+    number, longest = max(enumerate(map(len, prompts), start=1), key=lambda pair: pair[1])
+    if longest + new > most:
+        count = sum(len(prompt) + new > most for prompt in prompts)
+        log.warning(
+            "%d of %d prompts may go beyond the %d tokens that the model was trained for, so their ends may"
+            " be nonsense: prompt %d has %d tokens, and up to %d follow. Shorten it, or lower max_new_tokens",
+            *(count, len(prompts), most, number, longest, new),
+        )
 
 
 def _continue(

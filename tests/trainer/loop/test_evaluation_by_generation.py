@@ -91,6 +91,7 @@ def test_drawn_answers_are_the_same_in_every_run_with_one_seed(make_config: Make
         return (Path(run(config)[0]["path"]) / "generated_output.json").read_text()
 
     assert answers("one") == answers("two") != answers("three", seed=8)
+    assert answers("one") == answers("alone", per_device_eval_batch_size=1)
 
 
 def test_generation_goes_with_a_chat_template_and_with_packing(

@@ -1,4 +1,5 @@
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from trainer import load_model, load_tokenizer
 from trainer.config.problems import DataError
 from trainer.models import CausalLM
+from trainer.models.gemma.configuration import GemmaConfig
 from trainer.tokenizers import Tokenizer
 from trainer.tools.generate import complete, generate, generate_ids, stop_ids
 from trainer.tools.generate_logits import probabilities
@@ -53,6 +55,18 @@ class TestSampling:
         )
         assert one == again
         assert one != other
+
+    def test_a_prompt_draws_the_same_in_whatever_batch_it_comes(self, parts: tuple[CausalLM, Tokenizer]):
+        model, tokenizer = parts
+        prompts = [tokenizer.encode(prompt) for prompt in PROMPTS]
+        how: dict[str, Any] = {"do_sample": True, "seed": 6}
+        together = generate_ids(model, prompts, 12, (), **how)
+        halves = [
+            *generate_ids(model, prompts[:2], 12, (), **how),
+            *generate_ids(model, prompts[2:], 12, (), first=2, **how),
+        ]
+        assert halves == together
+        assert generate_ids(model, prompts[2:], 12, (), **how) != together[2:]
 
     def test_equal_prompts_draw_different_texts(self, parts: tuple[CausalLM, Tokenizer]):
         texts = generate(*parts, ["The harbour"] * 4, 24, do_sample=True)
@@ -134,10 +148,6 @@ def test_a_row_ends_before_its_stop_token_and_the_others_go_on(
         assert tokens == all_tokens[:end]
 
 
-def test_no_new_tokens_is_no_text(parts: tuple[CausalLM, Tokenizer]):
-    assert generate(*parts, PROMPTS, 0) == [""] * len(PROMPTS)
-
-
 def test_every_named_end_token_stops(parts: tuple[CausalLM, Tokenizer]):
     model, tokenizer = parts
     assert stop_ids(model, tokenizer) == {1}
@@ -154,8 +164,37 @@ def test_a_model_in_training_stays_in_training(parts: tuple[CausalLM, Tokenizer]
 
 
 def test_an_empty_prompt_without_a_beginning_token_is_refused(parts: tuple[CausalLM, Tokenizer]):
-    with pytest.raises(ValueError, match="at least one token"):
+    with pytest.raises(ValueError, match="prompt 2 is empty, and every prompt needs at least one token"):
         generate_ids(parts[0], [[5], []], 3, stops=())
+
+
+@pytest.mark.parametrize("token", [-1, 400])
+def test_a_token_that_the_model_does_not_have_is_refused(parts: tuple[CausalLM, Tokenizer], token: int):
+    with pytest.raises(ValueError, match=f"prompt 1 has token {token}, expected ids from 0 to 399"):
+        generate_ids(parts[0], [[5, token], [5]], 3, stops=())
+
+
+def test_no_prompts_have_no_continuations(parts: tuple[CausalLM, Tokenizer]):
+    assert generate_ids(parts[0], [], 3, stops=()) == []
+    assert generate(*parts, [], 3) == []
+
+
+def test_prompts_beyond_the_positions_of_the_model_are_told(
+    parts: tuple[CausalLM, Tokenizer], caplog: pytest.LogCaptureFixture
+):
+    model, tokenizer = parts
+    longest = len(tokenizer.encode(PROMPTS[1]))
+    config = model.config
+    try:
+        model.config = replace(cast("GemmaConfig", config), max_position_embeddings=longest + 2)
+        complete(model, tokenizer, PROMPTS, GenerateOptions(max_new_tokens=2))
+        assert caplog.messages == []
+        complete(model, tokenizer, PROMPTS, GenerateOptions(max_new_tokens=3))
+    finally:
+        model.config = config
+    (told,) = caplog.messages
+    assert told.startswith(f"1 of 4 prompts may go beyond the {longest + 2} tokens")
+    assert f"prompt 2 has {longest} tokens, and up to 3 follow" in told
 
 
 def test_empty_prompts_are_all_refused_by_number(parts: tuple[CausalLM, Tokenizer]):
