@@ -1,5 +1,6 @@
 """What every family's configuration has, and checks that they share."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar
@@ -44,6 +45,10 @@ class ModelConfig:
         raise NotImplementedError
 
 
+# Numbers that something is divided by, or whose logarithm is taken.
+_POSITIVE = ("rope_theta",)
+
+
 def value_problems(config_class: type[ModelConfig], known: Mapping[str, Any]) -> Iterator[Problem]:
     """Fields of `config_class` that `known` leaves out and needs, numbers that are none or out of range."""
     for item in fields(config_class):
@@ -63,8 +68,10 @@ def _expected(name: str, kind: object, value: object) -> str | None:
     if kind is int and not (type(value) is int and value >= 1):
         return "a whole number of at least 1"
     if kind is float:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
             return "a number that is not negative"
+        if name in _POSITIVE and value == 0:
+            return "a number above 0"
         if name.endswith("dropout") and value >= 1:
             return "a share below 1"
     return None

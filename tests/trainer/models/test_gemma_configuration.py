@@ -51,6 +51,12 @@ def test_every_wrong_value_is_named_at_once():
     assert found.keys() == {"hidden_size", "vocab_size", "rms_norm_eps", "attention_dropout", "hidden_act"}
 
 
+@pytest.mark.parametrize("value", [0, 0.0, -1, float("inf"), float("nan")])
+def test_the_rotary_base_is_a_number_above_zero(value: float):
+    assert refused(rope_theta=value)["rope_theta"].startswith(f"got {value}, expected")
+    assert "rope_theta" in refused(rope_parameters={"rope_theta": value})
+
+
 def test_key_heads_must_divide_the_query_heads():
     expected = "got 3, expected a divisor of num_attention_heads (8)"
     assert refused(num_attention_heads=8, num_key_value_heads=3)["num_key_value_heads"] == expected
