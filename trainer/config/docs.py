@@ -1,5 +1,6 @@
 """The tables of docs/config.md, made from the fields: `python -m trainer.config.docs [FILE]`."""
 
+import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -197,7 +198,11 @@ def _cell(text: str) -> str:
 
 def main(arguments: list[str]) -> None:
     """Write the page to the given file, or to docs/config.md."""
-    path = Path(arguments[0]) if arguments else FILE
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer.config.docs", description="Write the page of all arguments."
+    )
+    parser.add_argument("file", nargs="?", type=Path, default=FILE, metavar="FILE", help=f"default: {FILE}")
+    path: Path = parser.parse_args(arguments).file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(render(), encoding="utf-8")
 
