@@ -35,7 +35,8 @@ def read_prompts(path: Path) -> list[dict[str, Any]]:
             problems.append({"loc": [path.name, number], "msg": str(error), "hint": ""})
     if problems:
         more = f", {MOST_SHOWN} of them shown" if len(problems) > MOST_SHOWN else ""
-        raise CliError(f"{path} has {len(problems)} wrong lines{more}:", INVALID, problems[:MOST_SHOWN])
+        lines = "wrong line" if len(problems) == 1 else "wrong lines"
+        raise CliError(f"{path} has {len(problems)} {lines}{more}:", INVALID, problems[:MOST_SHOWN])
     if not records:
         raise CliError(f"{path} has no prompts. Write one JSON object a line: {_example()}", INVALID)
     return records

@@ -1,5 +1,7 @@
 """The command that lets a model write, in this process."""
 
+import logging
+import re
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -74,9 +76,8 @@ def generate(
 ) -> None:
     """Let a model go on from prompts: with the likeliest token, by drawing, or by beam search."""
     from cli.prompts import FIELD, completed
-    from trainer.tools.generate_options import GenerateOptions
 
-    options = GenerateOptions(
+    options = _options(
         max_new_tokens=max_new_tokens,
         batch_size=batch_size,
         repetition_penalty=repetition_penalty,
@@ -94,6 +95,34 @@ def generate(
     _show(completed(records, completions), source, target, as_json)
 
 
+def _options(**values: Any) -> "GenerateOptions":
+    """The options; what is wrong with them is said in the words of the command line."""
+    from dataclasses import fields
+
+    from cli.errors import INVALID, CliError
+    from trainer.config.problems import ConfigError
+    from trainer.tools.generate_options import GenerateOptions
+
+    try:
+        return GenerateOptions(**values)
+    except ConfigError as error:
+        names = {field.name: f"--{field.name.replace('_', '-')}" for field in fields(GenerateOptions)}
+        names["do_sample"] = "--sample"
+
+        def said(text: object) -> str:
+            return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), f"{text}")
+
+        problems = [
+            {
+                "loc": [said(part) for part in problem.loc],
+                "msg": said(problem.msg),
+                "hint": said(problem.hint),
+            }
+            for problem in error.problems
+        ]
+        raise CliError("These options cannot be used:", INVALID, problems) from error
+
+
 def _records(prompts: list[str], source: Path | None, target: Path | None) -> list[dict[str, Any]]:
     """What to go on from; everything that is wrong with it is said before a model is loaded."""
     from cli.errors import INVALID, CliError
@@ -109,14 +138,30 @@ def _records(prompts: list[str], source: Path | None, target: Path | None) -> li
 def _complete(
     directory: str, dtype: str, prompts: list[str], options: "GenerateOptions"
 ) -> "list[Completion]":
+    from cli.errors import INVALID, CliError
     from trainer import load_model, load_tokenizer
+    from trainer.config.problems import DataError
     from trainer.tools.generate import complete
 
     def progress(done: int) -> None:
         if sys.stderr.isatty() and len(prompts) > options.batch_size:
             print(f"\r{done} of {len(prompts)} prompts", end="\n" * (done == len(prompts)), file=sys.stderr)
 
-    return complete(load_model(directory, dtype), load_tokenizer(directory), prompts, options, progress)
+    _show_warnings()
+    model, tokenizer = load_model(directory, dtype), load_tokenizer(directory)
+    try:
+        return complete(model, tokenizer, prompts, options, progress)
+    except DataError as error:
+        problems = [problem.as_dict() for problem in error.problems]
+        raise CliError("The model cannot go on from these prompts:", INVALID, problems) from error
+
+
+def _show_warnings() -> None:
+    """Let what the trainer warns of be read; importing Paddle leaves a handler that shows nothing."""
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("warning: %(message)s"))
+    logging.getLogger("trainer").addHandler(handler)
 
 
 def _show(records: list[dict[str, Any]], source: Path | None, target: Path | None, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.service import build_tiny_gemma
+from trainer.tools.tiny_model import build_tiny_model
 
 
 def regatta(*words: str) -> subprocess.CompletedProcess[str]:
@@ -63,6 +64,22 @@ class TestPrompts:
         assert len(json.loads(beams.stdout)) == 1
 
 
+def test_an_empty_prompt_without_a_beginning_token_is_a_wrong_request(tmp_path: Path):
+    bloom = build_tiny_model("bloom", tmp_path / "bloom", hidden_size=16, num_attention_heads=2)
+    done = regatta(str(bloom), "--prompt", "a", "--prompt", "")
+    assert done.returncode == 2
+    assert "prompt[2]" in done.stderr
+    assert "is empty" in done.stderr
+
+
+def test_a_prompt_beyond_the_positions_of_the_model_is_a_warning(tmp_path: Path):
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "max_position_embeddings": 8}
+    gemma = build_tiny_model("gemma", tmp_path / "gemma", **sizes)
+    done = regatta(str(gemma), "--prompt", "a", "--prompt", "boats and bridges" * 3, "--max-new-tokens", "1")
+    assert done.returncode == 0
+    assert "warning: 1 of 2 prompts may go beyond the 8 tokens" in done.stderr
+
+
 class TestRefusals:
     """All of them come before a model is loaded, so the directory need not hold one."""
 
@@ -74,12 +91,23 @@ class TestRefusals:
         assert "has 3 wrong lines" in done.stderr
         assert all(f"in.jsonl[{number}]" in done.stderr for number in (3, 4, 5))
 
+    def test_one_wrong_line_is_one(self, tmp_path: Path):
+        done = regatta("no-model", "--input", str(write_lines(tmp_path / "in.jsonl", 3)))
+        assert "has 1 wrong line:" in done.stderr
+
     def test_options_out_of_range_are_all_named(self):
-        done = regatta("no-model", "--prompt", "a", "--sample", "--top-p", "2", "--batch-size", "0")
+        words = ("--sample", "--top-p", "2", "--batch-size", "0", "--max-new-tokens", "0")
+        done = regatta("no-model", "--prompt", "a", *words)
         assert done.returncode == 2
-        assert "top_p" in done.stderr
-        assert "batch_size" in done.stderr
+        assert all(option in done.stderr for option in ("--top-p", "--batch-size", "--max-new-tokens"))
         assert "Traceback" not in done.stderr
+
+    def test_options_that_exclude_each_other_are_named_as_they_are_given(self):
+        done = regatta("no-model", "--prompt", "a", "--num-beams", "3", "--sample")
+        assert done.returncode == 2
+        assert "got 3 together with --sample" in done.stderr
+        assert "do_sample" not in done.stderr
+        assert "num_beams" not in done.stderr
 
     def test_either_a_prompt_or_a_file(self, tmp_path: Path):
         source = write_lines(tmp_path / "in.jsonl", {"prompt": "a"})

@@ -55,7 +55,7 @@ class GenerateOptions:
 
     def _out_of_range(self) -> Iterator[Problem]:
         for name, least in (
-            ("max_new_tokens", 0),
+            ("max_new_tokens", 1),
             ("top_k", 0),
             ("seed", 0),
             ("num_beams", 1),

@@ -18,7 +18,7 @@ def problems(**options: Any) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("others", "name", "value"),
     [
-        ({}, "max_new_tokens", -1),
+        ({}, "max_new_tokens", 0),
         ({}, "seed", -1),
         ({}, "batch_size", 0),
         ({}, "num_beams", 0),
