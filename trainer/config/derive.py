@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from trainer.config.problems import Problem
-from trainer.config.schema import TaskConfig, TrainingConfig
+from trainer.config.schema import PreferenceConfig, TaskConfig, TrainingConfig
 
 LOWER_IS_BETTER = frozenset({"loss", "eval_loss", "ppl", "eval_ppl"})
 WORK = ("do_train", "do_eval", "do_predict", "do_export", "do_ptq", "do_gptq", "do_awq", "do_qat")
@@ -120,8 +120,11 @@ def tokenizer_of_the_model(config: Any, given: Collection[str]) -> tuple[dict[st
 
 
 def template_of_the_model(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Problem | None]:
-    """The model's name as chat_template means the template that lies beside the model's tokenizer."""
-    template = getattr(config, "chat_template", None)
+    """The model's name as chat_template means the template that lies beside the model's tokenizer.
+
+    In preference training an unset template is raw text, so there the name stays.
+    """
+    template = None if isinstance(config, PreferenceConfig) else getattr(config, "chat_template", None)
     own_tokenizer = config.tokenizer_name_or_path == config.model_name_or_path
     if template is not None and template == config.model_name_or_path and own_tokenizer:
         return {"chat_template": None}, None

@@ -120,9 +120,7 @@ def _conversation(text: str | bytes) -> tuple[dict[str, Any], tuple[str, ...], t
     record = read_object(text, KEYS)
     _refuse_other_kinds(record)
     if record.get("system"):
-        msg = (
-            'system is not a key of these records; write it as "context": {"system": ...} for a chat template'
-        )
+        msg = 'system is no key of these records; write it as "context": {"system": ...} for a chat template'
         raise RecordError("wrong place", msg)
     src = _stripped(read_turns(record, "src"))
     no_answers = record.get("tgt") in (None, [])

@@ -85,12 +85,27 @@ class JinjaEncoder:
         """What the last answer is generated from: at most `src_length` tokens, with whole earlier turns."""
         ids: list[int] = []
         for first in range(len(record.src)):
-            text = self._render(record, self._messages(record, first)[:-1], prompt=True)
-            text = text.replace(GenerationTag.BEGIN, "").replace(GenerationTag.END, "")
+            text = _unmarked(self._render(record, self._messages(record, first)[:-1], prompt=True))
             ids = self.tokenizer.encode(text, add_special_tokens=False, allow_special=True)
             if len(ids) <= self.src_length:
                 break
         return ids[-self.src_length :]
+
+    def last_answer(self, record: SftRecord, first: int) -> tuple[str, str]:
+        """The conversation from turn `first` on as text: what comes before its last answer, and that answer
+        with whatever ends its turn. Nothing is cut.
+
+        Raises:
+            DataError: the template refuses the conversation.
+        """
+        messages = self._messages(record, first)
+        before = _unmarked(self._render(record, messages[:-1], prompt=True))
+        text = self._render(record, messages)
+        if GenerationTag.END in text:
+            text = text.rpartition(GenerationTag.END)[0]
+        text = _unmarked(text)
+        place = _shared_length(before, text)
+        return text[:place], text[place:]
 
     def _cut(self, ids: list[int], learned: list[bool], lost_turns: int) -> Example:
         answer = learned.index(True) if True in learned else len(ids)
@@ -163,6 +178,11 @@ def _marked(text: str) -> _Rendered:
             learned.append((len(plain), len(plain) + len(inside)))
         plain += inside + outside
     return _Rendered(plain, learned, 0)
+
+
+def _unmarked(text: str) -> str:
+    """A text without the marks of what is learned."""
+    return text.replace(GenerationTag.BEGIN, "").replace(GenerationTag.END, "")
 
 
 def _shared_length(one: str, other: str) -> int:

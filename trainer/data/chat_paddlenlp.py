@@ -82,6 +82,20 @@ class PaddleEncoder:
             turns = [*user, *bot, *turns]
         return [*system, *turns, *query]
 
+    def last_answer(self, record: SftRecord, first: int) -> tuple[list[int], list[int]]:
+        """The conversation from turn `first` on: the ids before its last answer, and those of that answer.
+
+        Nothing but whole turns is left out.
+
+        Raises:
+            DataError: the template refuses the record, or its system text fills `max_length`.
+        """
+        *earlier, (query, answer) = self._turns(record, training=True)[first:]
+        before = self._system(record, training=True)
+        for user, bot in earlier:
+            before += [*user, *bot]
+        return before + query, answer
+
     def _system(self, record: SftRecord, training: bool) -> list[int]:
         ids = self._piece("system", record, is_training=training) if "system" in self._templates else []
         if len(ids) >= self.max_length:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -70,12 +71,17 @@ def ending_warning(config: FinetuneConfig, tokenizer: Tokenizer) -> Problem | No
         labels = encoder.example(_SAMPLE).labels
     except DataError:  # a template may want more than the sample has; real records are still to come
         return None
-    if any(_is_special(tokenizer, int(label)) for label in labels if label != IGNORE):
+    return unending_answers(encoder.template, (int(label) for label in labels if label != IGNORE), tokenizer)
+
+
+def unending_answers(template: str | None, answer: Iterable[int], tokenizer: Tokenizer) -> Problem | None:
+    """The warning when the ids of an `answer` have no token that ends it; `template` made them."""
+    if any(_is_special(tokenizer, token) for token in answer):
         return None
-    if encoder.template is None:
+    if template is None:
         msg = "the tokenizer has no EOS token, so the model does not learn to end an answer"
         return Problem(("tokenizer_name_or_path",), msg, "Name one as eos_token in tokenizer_config.json.")
-    msg = f"{encoder.template} puts neither EOS nor another special token behind an answer, so the model"
+    msg = f"{template} puts neither EOS nor another special token behind an answer, so the model"
     msg += " does not learn to end one"
     return Problem(("chat_template",), msg, "Let the template end answers with the tokenizer's EOS.")
 

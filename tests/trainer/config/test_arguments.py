@@ -24,8 +24,8 @@ TRAINING = LORA | {"data_seed"}
 EXTRA = {
     "finetune": TRAINING | PREFIX,
     "quantize": TRAINING | PREFIX,
-    "dpo": TRAINING,
-    "kto": TRAINING | {"lazy"},
+    "dpo": TRAINING | {"chat_template"},
+    "kto": TRAINING | {"chat_template", "lazy"},
 }
 JSON_TYPES = {"bool": "boolean", "int": "integer", "float": "number", "str": "string", "dict": "object"}
 
