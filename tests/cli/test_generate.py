@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_an_empty_prompt_without_a_beginning_token_is_a_wrong_request(tmp_path: 
 
 
 def test_a_prompt_beyond_the_positions_of_the_model_is_a_warning(tmp_path: Path):
-    sizes = {"hidden_size": 16, "num_attention_heads": 2, "max_position_embeddings": 8}
+    sizes: dict[str, Any] = {"hidden_size": 16, "num_attention_heads": 2, "max_position_embeddings": 8}
     gemma = build_tiny_model("gemma", tmp_path / "gemma", **sizes)
     done = regatta(str(gemma), "--prompt", "a", "--prompt", "boats and bridges" * 3, "--max-new-tokens", "1")
     assert done.returncode == 0

@@ -30,6 +30,9 @@ def merge(config: MergeConfig, events: EventWriter, should_stop: Callable[[], bo
     Raises:
         DataError: the adapter or its base model cannot be used.
     """
+    import paddle
+
+    paddle.device.set_device("cpu")  # as much memory as the model takes may be there alone
     output = Path(config.output_dir).resolve()
 
     def progress(done: int, total: int) -> None:

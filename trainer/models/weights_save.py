@@ -27,19 +27,19 @@ def save_weights(model: "CausalLM", directory: Path, max_shard_bytes: int = MAX_
     index last. Weight files of an earlier save go when all is written, their index first.
     """
     weights = model.parameter_names()
-    headers = {name: _header(weight) for name, weight in weights.items()}
-    shards = _shards(headers, max_shard_bytes)
+    headers = {name: tensor_header(weight) for name, weight in weights.items()}
+    files = shards(headers, max_shard_bytes)
 
     def read(name: str) -> np.ndarray:
         weight = weights[name]
         return weight.turned(weight.parameter).numpy()
 
-    for file, names in shards.items():
+    for file, names in files.items():
         write_safetensors(directory / file, {name: headers[name] for name in names}, read, {"format": "pt"})
-    written = set(shards)
-    if len(shards) > 1:
+    written = set(files)
+    if len(files) > 1:
         total = sum(header.bytes for header in headers.values())
-        places = {name: file for file, names in shards.items() for name in names}
+        places = {name: file for file, names in files.items() for name in names}
         content = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
         write_json(directory / INDEX_FILE, content)
         written.add(INDEX_FILE)
@@ -49,12 +49,13 @@ def save_weights(model: "CausalLM", directory: Path, max_shard_bytes: int = MAX_
             path.unlink()
 
 
-def _header(weight: Weight) -> TensorHeader:
+def tensor_header(weight: Weight) -> TensorHeader:
+    """What a safetensors header says about a weight."""
     dtype = _DISK_DTYPES[str(weight.parameter.dtype).removeprefix("paddle.")]
     return TensorHeader(dtype, tuple(weight.disk_shape))
 
 
-def _shards(headers: Mapping[str, TensorHeader], limit: int) -> dict[str, list[str]]:
+def shards(headers: Mapping[str, TensorHeader], limit: int) -> dict[str, list[str]]:
     """File name → tensor names, in model order, each file as full as the limit allows."""
     groups: list[list[str]] = [[]]
     size = 0

@@ -1,7 +1,8 @@
 """Merging: an adapter and its base model become one model in Hugging Face's layout.
 
 W + s B A is computed in float32 and cast once. Tensors go from the base's files to those of the result one at
-a time, so memory holds the largest of them a few times and never the model.
+a time, so memory holds the largest of them a few times and never the model, unless the base is in PaddleNLP's
+layout.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import numpy as np
 from trainer.config.adapters import LoraSettings, read_adapter_settings
 from trainer.config.problems import DataError, Problem
 from trainer.files import write_json
-from trainer.models.safetensors_file import SafetensorsFile, TensorHeader, write_safetensors
+from trainer.models.safetensors_file import TensorHeader, write_safetensors
 from trainer.models.weights import INDEX_FILE
-from trainer.models.weights_load import weight_files
 from trainer.peft.loading import base_folder
 from trainer.peft.lora.deltas import LoraDeltas
 from trainer.tokenizers.loading import FILES as TOKENIZER_FILES
+from trainer.tools.merge_base import BaseFile, base_files
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ def merge_adapter(
     folder = base_folder(adapter, settings, base)
     if output.resolve() == folder.resolve():
         raise DataError(Problem((str(output),), "is the folder of the base model", "Choose another one."))
-    files = [SafetensorsFile(path) for path in weight_files(folder)]
+    files = base_files(folder)
     deltas = LoraDeltas(settings, adapter)
     merge = _Merge(files, deltas, _matches(files, deltas), dtype, progress, should_stop)
     output.mkdir(parents=True, exist_ok=True)
@@ -98,7 +99,7 @@ class _Merge:
 
     def __init__(
         self,
-        files: Sequence[SafetensorsFile],
+        files: Sequence[BaseFile],
         deltas: LoraDeltas,
         matches: dict[str, str],
         dtype: str | None,
@@ -127,7 +128,7 @@ class _Merge:
     def _header(self, header: TensorHeader) -> TensorHeader:
         return TensorHeader(self._dtype or header.dtype, header.shape)
 
-    def _reader(self, file: SafetensorsFile, headers: dict[str, TensorHeader]) -> Callable[[str], np.ndarray]:
+    def _reader(self, file: BaseFile, headers: dict[str, TensorHeader]) -> Callable[[str], np.ndarray]:
         def read(name: str) -> np.ndarray:
             if self._should_stop():
                 raise MergeStoppedError
@@ -153,27 +154,24 @@ def as_stored(tensor: np.ndarray, dtype: str) -> np.ndarray:
     return np.where(np.isnan(tensor), quiet, rounded).astype("<u2")
 
 
-def _matches(files: Sequence[SafetensorsFile], deltas: LoraDeltas) -> dict[str, str]:
+def _matches(files: Sequence[BaseFile], deltas: LoraDeltas) -> dict[str, str]:
     """Which layer of the adapter changes which tensor of the base; every layer changes exactly one.
 
     Raises:
         DataError: a layer has no tensor, or one of another shape.
     """
-    stored = {name: (file, file.headers[name]) for file in files for name in file.headers}
+    stored = {name: header for file in files for name, header in file.headers.items()}
     matches: dict[str, str] = {}
     problems: list[Problem] = []
-    hint = "Use the base model that the adapter was trained on, in Hugging Face's layout."
+    hint = "Use the base model that the adapter was trained on."
     for path in deltas.paths:
         bare = path.removeprefix("model.").removeprefix("transformer.")
         name = next((f"{stem}{bare}.weight" for stem in _STEMS if f"{stem}{bare}.weight" in stored), None)
         if name is None:
             problems.append(Problem((path,), "is adapted, and the base model has no such layer", hint))
             continue
-        file, header = stored[name]
-        if file.metadata.get("format", "pt") != "pt":
-            msg = f"{file.path} is in PaddleNLP's layout (format: {file.metadata['format']})"
-            problems.append(Problem((path,), msg, "Load the base with trainer.load_model and save it first."))
-        elif header.shape != deltas.shape(path):
+        header = stored[name]
+        if header.shape != deltas.shape(path):
             msg = f"is adapted as {list(deltas.shape(path))}, the base model has {list(header.shape)}"
             problems.append(Problem((path,), msg, hint))
         matches[name] = path

@@ -1,6 +1,7 @@
 """A merged model computes what base and adapter compute together."""
 
 import json
+import shutil
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,8 +11,11 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
+from safetensors.numpy import load_file
 
 import trainer
+from tests.trainer.models.test_weights_paddlenlp import paddlenlp_tensors
+from tests.trainer.models.test_weights_paddlenlp import write as write_paddlenlp
 from tests.training import Recorder
 from trainer import load_model, load_tokenizer
 from trainer.config import read_config
@@ -20,15 +24,17 @@ from trainer.config.preflight import check_job
 from trainer.config.problems import DataError
 from trainer.models.base import CausalLM
 from trainer.models.safetensors_file import SafetensorsFile
+from trainer.models.weights import SINGLE_FILE
 from trainer.models.weights_save import save_weights
 from trainer.peft.files import disk_tensors, write_tensors
 from trainer.peft.lora.adapter import add_lora
 from trainer.peft.prefix.adapter import add_prefix
 from trainer.run import run_task
 from trainer.tools.merge import MergeStoppedError, as_stored, merge_adapter
+from trainer.tools.merge_base import base_files
 from trainer.tools.tiny_model import build_tiny_model
 
-from .conftest import BASES
+from .conftest import BASES, GOLDEN
 from .test_lora import disturb
 
 FAMILIES = pytest.mark.parametrize("family", ["gemma", "bloom"])
@@ -74,6 +80,35 @@ def test_a_base_with_bare_names_is_found(tmp_path: Path) -> None:
     assert merged.changed == 4 * load_model(base).config.num_hidden_layers
     before, after = (SafetensorsFile(folder / "model.safetensors") for folder in (base, tmp_path / "merged"))
     assert before.headers == after.headers
+
+
+@pytest.mark.parametrize("form", ["np", None])
+@pytest.mark.parametrize("name", ["one_kv_head", "three_heads", "long_with_biases"])
+def test_a_base_in_paddlenlps_layout_is_merged_into_hugging_faces(
+    name: str, form: str | None, ids: paddle.Tensor, tmp_path: Path
+) -> None:
+    plain = next(path / name for path in (GOLDEN / "gemma", GOLDEN / "bloom") if (path / name).is_dir())
+    base = Path(shutil.copytree(plain, tmp_path / "base"))
+    write_paddlenlp(base, paddlenlp_tensors(plain), {"format": form} if form else None)
+    adapted = save_adapter_of(plain, tmp_path / "adapter")
+    merge_adapter(tmp_path / "adapter", tmp_path / "expected")
+    merged = merge_adapter(tmp_path / "adapter", tmp_path / "merged", base=base)
+    assert merged.changed == len(adapted.trained_weights()) // 2
+    found, expected = (load_file(tmp_path / folder / SINGLE_FILE) for folder in ("merged", "expected"))
+    assert found.keys() == expected.keys()
+    assert all((found[tensor] == expected[tensor]).all() for tensor in expected)
+    np.testing.assert_allclose(load_model(tmp_path / "merged")(ids).numpy(), adapted(ids).numpy(), atol=2e-5)
+
+
+def test_a_large_base_in_paddlenlps_layout_has_several_files_that_share_its_tensors(tmp_path: Path) -> None:
+    base = Path(shutil.copytree(BASES["gemma"], tmp_path / "base"))
+    tensors = {name: tensor.astype(np.float16) for name, tensor in paddlenlp_tensors(base).items()}
+    write_paddlenlp(base, tensors, {"format": "np"})
+    files = base_files(base, max_shard_bytes=20_000)
+    assert len(files) > 1
+    names = [name for file in files for name in file.headers]
+    assert sorted(names) == sorted(load_model(base).parameter_names())
+    assert {header.dtype for file in files for header in file.headers.values()} == {"F16"}
 
 
 def test_a_low_precision_base_is_merged_in_float32_and_rounded_once(tmp_path: Path) -> None:
