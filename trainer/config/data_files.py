@@ -42,8 +42,12 @@ def _files_of(folder: Path, split: str) -> tuple[Path, ...]:
     return tuple(path for path in inside if path.name.endswith(SUFFIXES) and path.is_file())
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def read_lines(path: Path, field: str = FIELD) -> Iterator[tuple[int, bytes]]:
     """(line number from 1, line) of every line that is not blank, unpacked when the name ends in `.gz`.
+
+    Args:
+        path: the file.
+        field: the argument that names it or its folder, for messages.
 
     Raises:
         DataError: the file cannot be read or unpacked, is a JSON array, has a line above 64 MiB, or unpacks
@@ -59,33 +63,37 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 size += len(line)
                 if packed and size > largest:
                     raise _unreadable(
+                        field,
                         path,
                         f"it unpacks to more than {LARGEST_RATIO} times its size, as no text does",
                         "Write it without gzip.",
                     )
                 if number == 1:
                     line = line.removeprefix(BOM)
-                    _refuse_array(path, line)
+                    _refuse_array(field, path, line)
                 if len(line) > LONGEST_LINE:
                     raise _unreadable(
-                        path, f"line {number} is longer than 64 MiB", "Put one record on a line."
+                        field, path, f"line {number} is longer than 64 MiB", "Put one record on a line."
                     )
                 if line.strip():
                     yield number, line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise _unreadable(path, f"it cannot be unpacked: {error}", "Write the gzip file again.") from None
+        raise _unreadable(
+            field, path, f"it cannot be unpacked: {error}", "Write the gzip file again."
+        ) from None
     except OSError as error:
-        raise _unreadable(path, error.strerror or str(error), "Make it readable.") from None
+        raise _unreadable(field, path, error.strerror or str(error), "Make it readable.") from None
 
 
-def _refuse_array(path: Path, first_line: bytes) -> None:
+def _refuse_array(field: str, path: Path, first_line: bytes) -> None:
     if first_line.lstrip().startswith(b"["):
         raise _unreadable(
+            field,
             path,
             "it is one JSON array, expected JSON lines (one object per line)",
             "Convert it, for example with: jq -c '.[]' OLD > NEW",
         )
 
 
-def _unreadable(path: Path, why: str, hint: str) -> DataError:
-    return DataError(Problem((FIELD, path.name), f"{path.name}: {why}", hint))
+def _unreadable(field: str, path: Path, why: str, hint: str) -> DataError:
+    return DataError(Problem((field, path.name), f"{path.name}: {why}", hint))

@@ -7,6 +7,7 @@ them but the last; with one turn it may be absent. `context` is as in fine-tunin
 alone.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -176,3 +177,7 @@ def _has_length(record: dict[str, Any], name: str, length: int) -> bool:
 
 def _stripped(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(text.strip() for text in texts)
+
+
+#: What reads a line, by task.
+PARSERS: dict[str, Callable[[str | bytes], PreferenceRecord]] = {"dpo": parse_dpo_line, "kto": parse_kto_line}

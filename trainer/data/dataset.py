@@ -105,7 +105,7 @@ def nothing_to_learn(name: str, count: int, dropped: list[str]) -> Problem:
     return Problem(
         (FIELD, name),
         f"none of the {count} records of the {name} split has a target token that fits, so there is"
-        f" nothing to learn: {_named(dropped, count)}",
+        f" nothing to learn: {named_records(dropped, count)}",
         "Raise max_length, lower src_length, or look at the tgt texts.",
     )
 
@@ -118,7 +118,7 @@ def split_warnings(split: Split, max_length: int) -> Iterator[Problem]:
         yield Problem(
             loc,
             f"{len(split.dropped)} of {len(split.dropped) + total} records were left out because nothing of"
-            f" them can be learned: {_named(split.dropped, len(split.dropped))}",
+            f" them can be learned: {named_records(split.dropped, len(split.dropped))}",
             "Raise max_length or lower src_length.",
         )
     if split.cut:
@@ -144,7 +144,8 @@ def split_warnings(split: Split, max_length: int) -> Iterator[Problem]:
         )
 
 
-def _named(dropped: Sequence[str], count: int) -> str:
+def named_records(dropped: Sequence[str], count: int) -> str:
+    """The first ones of `count` records left out, and how many more there are."""
     shown = dropped[:NAMED]
     return ", ".join(shown) + (f" and {count - len(shown)} more" if count > len(shown) else "")
 

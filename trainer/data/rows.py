@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trainer.config.problems import DataError
 from trainer.data.batches import epoch_order
@@ -30,8 +30,10 @@ class TrainingRows(Protocol):
         """Rows of an epoch; None when that shows only at its end."""
         ...
 
-    def epoch(self, number: int, consumed: int) -> Iterator[Row]:
-        """The rows of epoch `number` (from 0) after the first `consumed` ones."""
+    def epoch(self, number: int, consumed: int) -> Iterator[Any]:
+        """The rows of epoch `number` (from 0) after the first `consumed` ones, as the task's collator takes
+        them.
+        """
         ...
 
     def fingerprint(self) -> str:
@@ -43,7 +45,7 @@ class TrainingRows(Protocol):
 class MemoryRows:
     """Rows in memory; each epoch has an order of its own that depends on nothing but seed and epoch."""
 
-    rows: tuple[Row, ...]
+    rows: Sequence[Any]
     seed: int
     content: str
 
@@ -51,7 +53,7 @@ class MemoryRows:
     def count(self) -> int | None:
         return len(self.rows)
 
-    def epoch(self, number: int, consumed: int) -> Iterator[Row]:
+    def epoch(self, number: int, consumed: int) -> Iterator[Any]:
         for index in epoch_order(len(self.rows), self.seed, number)[consumed:]:
             yield self.rows[index]
 
