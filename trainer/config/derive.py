@@ -6,6 +6,7 @@ Each function takes the config as written and the names that the user set, and g
 from collections.abc import Callable, Collection
 from typing import Any
 
+from trainer.config.fields.preference import WITHOUT_REFERENCE
 from trainer.config.problems import Problem
 from trainer.config.schema import PreferenceConfig, TaskConfig, TrainingConfig
 
@@ -150,6 +151,27 @@ def lora_alpha(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Pro
     return {"lora_alpha": 4 if config.rslora else 2 * config.lora_rank}, None
 
 
+def orpo(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Problem | None]:
+    """ORPO is the odds ratio loss beside an SFT loss of weight 1."""
+    if config.task != "dpo" or config.loss_type != "orpo":
+        return {}, None
+    update = {"loss_type": "or", "sft_loss_ratio": 1.0}
+    if "sft_loss_ratio" not in given or config.sft_loss_ratio == 1:
+        return update, None
+    msg = f"{config.sft_loss_ratio} is overruled: loss_type orpo has an SFT loss of weight 1"
+    return update, Problem(("sft_loss_ratio",), msg, "Set loss_type to or, or leave it out.")
+
+
+def losses_without_reference(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Problem | None]:
+    """Losses whose formula has no reference are reference-free, whatever reference_free says."""
+    if config.task != "dpo" or config.reference_free or config.loss_type not in WITHOUT_REFERENCE:
+        return {}, None
+    if "reference_free" not in given:
+        return {"reference_free": True}, None
+    msg = f"false is overruled: loss_type {config.loss_type} has no reference"
+    return {"reference_free": True}, Problem(("reference_free",), msg, "Leave it out.")
+
+
 DERIVATIONS: tuple[Derivation, ...] = (
     evaluate_only,
     train_unless_told_otherwise,
@@ -163,4 +185,6 @@ DERIVATIONS: tuple[Derivation, ...] = (
     cpu_without_cuda,
     rslora_plus,
     lora_alpha,
+    orpo,
+    losses_without_reference,
 )

@@ -3,16 +3,17 @@
 A rule runs for every config that has the arguments it names, when each of them could be read by itself.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
+from trainer.config import preference_rules  # noqa: F401  (adds the rules of dpo and kto)
 from trainer.config.derive import LOWER_IS_BETTER
 from trainer.config.problems import Problem
-from trainer.config.schema import DEGREES, TaskConfig
+from trainer.config.rulebook import PROBLEMS, WARNINGS, findings, problem, warning
+from trainer.config.schema import DEGREES
 from trainer.config.values import show
 
-Check = Callable[[Any], Iterator[Problem]]
+__all__ = ["GENERATION_METRICS", "METRICS", "PROBLEMS", "WARNINGS", "findings"]
 
 #: What evaluation measures, by task; each name also with `eval_` in front.
 METRICS = {
@@ -34,42 +35,6 @@ NEEDS = {
 }
 
 HIGH_LEARNING_RATE = 0.1
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A check and the arguments it is about."""
-
-    fields: tuple[str, ...]
-    check: Check
-
-
-PROBLEMS: list[Rule] = []
-WARNINGS: list[Rule] = []
-
-
-def problem(*fields: str) -> Callable[[Check], Check]:
-    """Register a rule whose findings are refused."""
-    return _register(PROBLEMS, fields)
-
-
-def warning(*fields: str) -> Callable[[Check], Check]:
-    """Register a rule whose findings are legal but surely unwanted."""
-    return _register(WARNINGS, fields)
-
-
-def _register(rules: list[Rule], fields: tuple[str, ...]) -> Callable[[Check], Check]:
-    def add(check: Check) -> Check:
-        rules.append(Rule(fields, check))
-        return check
-
-    return add
-
-
-def findings(rules: Iterable[Rule], config: TaskConfig, unreadable: Collection[str]) -> list[Problem]:
-    """What `rules` find in the resolved `config`; rules about unreadable arguments are left out."""
-    known = type(config).model_fields.keys() - set(unreadable)
-    return [found for rule in rules if known >= set(rule.fields) for found in rule.check(config)]
 
 
 @problem("fp16", "bf16")
@@ -104,16 +69,6 @@ def source_fits(config: Any) -> Iterator[Problem]:
             ("src_length",),
             f"src_length {config.src_length} > max_length {config.max_length}, expected it to be smaller",
             "max_length counts source and target together: raise it, or lower src_length.",
-        )
-
-
-@problem("max_prompt_len", "max_seq_len")
-def prompt_fits(config: Any) -> Iterator[Problem]:
-    if config.max_prompt_len >= config.max_seq_len:
-        yield Problem(
-            ("max_prompt_len",),
-            f"max_prompt_len {config.max_prompt_len} >= max_seq_len {config.max_seq_len}, expected less",
-            "max_seq_len counts prompt and responses together: raise it, or lower max_prompt_len.",
         )
 
 
@@ -397,15 +352,6 @@ def generation_without_evaluation(config: Any) -> Iterator[Problem]:
     if config.eval_with_do_generation and not config.do_eval:
         msg = "true has no effect: nothing is evaluated"
         yield Problem(("eval_with_do_generation",), msg, "Set do_eval to true.")
-
-
-@warning("desirable_weight", "undesirable_weight")
-def kto_weights(config: Any) -> Iterator[Problem]:
-    for name in ("desirable_weight", "undesirable_weight"):
-        if getattr(config, name) == 0:
-            yield Problem(
-                (name,), "a weight of 0 leaves these responses out of the loss", "Use for example 1.0."
-            )
 
 
 def _round_up(value: int, step: int) -> int:

@@ -13,13 +13,10 @@ import paddle
 import paddle.nn.functional as functional
 from paddle import Tensor
 
-from trainer.config.fields.preference import DpoFields
+from trainer.config.fields.preference import WITHOUT_REFERENCE, DpoFields
 
 #: Losses of log-probabilities per token, not of sums.
 AVERAGED = frozenset({"ipo", "simpo", "or", "orpo"})
-
-#: Losses whose formula has no reference.
-WITHOUT_REFERENCE = frozenset({"simpo", "or", "orpo"})
 
 #: The largest log-probability whose odds float32 can tell: those of probability 1 are infinite.
 LARGEST_LOG_PROBABILITY = -(2.0**-24)

@@ -157,21 +157,10 @@ def test_arguments_that_fit_are_accepted_silently(read: Read, arguments: dict[st
     assert reading.warnings == ()
 
 
-@pytest.mark.parametrize("task", ["dpo", "kto"])
-def test_a_preference_prompt_must_leave_room_for_responses(task: str) -> None:
-    problems = read_config(task, {**DPO, "max_prompt_len": 4096}).problems
-    assert [problem.msg for problem in problems] == ["max_prompt_len 4096 >= max_seq_len 4096, expected less"]
-
-
 def test_a_preference_job_has_metrics_of_its_own() -> None:
     assert read_config("dpo", {**DPO, "metric_for_best_model": "eval_rewards/accuracies"}).problems == ()
     problems = read_config("kto", {**DPO, "metric_for_best_model": "accuracy"}).problems
     assert "rewards/margins, kl" in problems[0].msg
-
-
-def test_a_kto_weight_of_zero_is_a_warning() -> None:
-    reading = read_config("kto", {**DPO, "undesirable_weight": 0})
-    assert [warning.loc for warning in reading.warnings] == [("undesirable_weight",)]
 
 
 @pytest.mark.parametrize(

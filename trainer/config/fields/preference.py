@@ -6,6 +6,12 @@ from trainer.config.fields.base import FieldGroup
 from trainer.config.standing import setting
 from trainer.config.values import Flag, PositiveOrUnset, Real
 
+#: Losses whose formula has no reference.
+WITHOUT_REFERENCE = ("or", "orpo", "simpo")
+
+#: Losses that reference_free may be set for.
+CAN_BE_REFERENCE_FREE = ("sigmoid", "hinge", "ipo", *WITHOUT_REFERENCE)
+
 
 class DpoFields(FieldGroup):
     """Direct preference optimization and its relatives."""
