@@ -3,18 +3,25 @@
 import json
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeGuard
 
 from trainer.config.problems import DataError, Problem
+from trainer.config.values import printable, show
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+# The network that computed a prefix; needed to train on. PEFT does not read it.
+PREFIX_ENCODER = "prefix_encoder.safetensors"
 
 # A name on the Hugging Face hub, with a branch, tag or commit or without.
 _HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.ASCII)
+
+# More than any width of a model, and what machines can still count with.
+_LARGEST_SIZE = 2**31 - 1
 
 # Fields that change what an adapter computes and that are not supported; all of them are off by default.
 _LORA_EXTRAS = (
@@ -132,10 +139,13 @@ class PrefixSettings:
             DataError: numbers are missing or none; all at once.
         """
         names = ("num_virtual_tokens", "num_layers", "num_attention_heads", "token_dim")
+        if raw.get("prefix_projection"):
+            names = (*names, "encoder_hidden_size")
         problems = [found for name in names for found in _not_positive(raw, name, path)]
+        problems += _base_problems(raw, path)
         if problems:
             raise DataError(problems)
-        tokens, layers, heads, width = (raw[name] for name in names)
+        tokens, layers, heads, width = (raw[name] for name in names[:4])
         projection = raw.get("encoder_hidden_size") if raw.get("prefix_projection") else None
         return cls(tokens, layers, heads, width, projection, _base(raw))
 
@@ -191,11 +201,17 @@ def read_adapter_settings(folder: Path) -> AdapterSettings:
 
 def _lora_problems(raw: Mapping[str, Any], path: Path) -> Iterator[Problem]:
     yield from _not_positive(raw, "r", path)
+    yield from _base_problems(raw, path)
     alpha, dropout = raw.get("lora_alpha"), raw.get("lora_dropout") or 0.0
     if not _is_number(alpha) or alpha <= 0:
-        yield _problem(path, "lora_alpha", f"got {alpha!r}, expected a number above 0")
+        yield _problem(path, "lora_alpha", f"got {show(alpha)}, expected a number above 0")
     if not _is_number(dropout) or not 0 <= dropout < 1:
-        yield _problem(path, "lora_dropout", f"got {dropout!r}, expected a share below 1")
+        yield _problem(path, "lora_dropout", f"got {show(dropout)}, expected a share below 1")
+    if not isinstance(raw.get("use_rslora"), bool | None):
+        yield _problem(path, "use_rslora", f"got {show(raw['use_rslora'])}, expected true or false")
+    named = raw.get("target_modules")
+    if isinstance(named, list) and not all(isinstance(name, str) for name in named):
+        yield _problem(path, "target_modules", f"got {show(named)}, expected names of layers")
     for name in _LORA_EXTRAS:
         if raw.get(name):
             msg = f"got {str(raw[name])[:80]}, which is not supported"
@@ -208,14 +224,25 @@ def _lora_problems(raw: Mapping[str, Any], path: Path) -> Iterator[Problem]:
         yield _problem(path, "bias", msg, "Merge the adapter into its base with the tool that made it.")
 
 
+def _base_problems(raw: Mapping[str, Any], path: Path) -> Iterator[Problem]:
+    """A base that no file system and no hub can have."""
+    base = raw.get("base_model_name_or_path")
+    if isinstance(base, str) and ("\0" in base or printable(base) != base):
+        yield _problem(path, "base_model_name_or_path", f"got {show(base)}, expected a folder or a hub name")
+
+
 def _not_positive(raw: Mapping[str, Any], name: str, path: Path) -> Iterator[Problem]:
     value = raw.get(name)
-    if type(value) is not int or value < 1:
-        yield _problem(path, name, f"got {value!r}, expected a whole number of at least 1")
+    if type(value) is not int or not 1 <= value <= _LARGEST_SIZE:
+        msg = f"got {show(value)}, expected a whole number between 1 and {_LARGEST_SIZE}"
+        yield _problem(path, name, msg)
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether it is a number that a float can hold; NaN and the infinities, which Python's JSON has, are none."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) <= sys.float_info.max
 
 
 def _problem(path: Path, name: str, msg: str, hint: str = "Copy the file that the tool wrote.") -> Problem:

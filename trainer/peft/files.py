@@ -56,25 +56,36 @@ def open_tensors(path: Path) -> SafetensorsFile:
     return file
 
 
-def fill_weights(weights: WeightMap, path: Path) -> None:
-    """Set parameters from the file that stores them; names and shapes must be exactly the same.
+def check_shapes(file: SafetensorsFile, shapes: Mapping[str, list[int]]) -> None:
+    """Compare the tensors of a file with those that an adapter has; nothing is read or allocated.
+
+    Args:
+        shapes: shapes on disk by name.
 
     Raises:
         DataError: tensors are missing, unknown or misshapen; all of them at once.
     """
-    file = open_tensors(path)
     problems = []
-    for name in sorted(weights.keys() | file.headers.keys()):
-        if name not in weights:
-            problems.append(Problem((str(path), name), "belongs to no part of this adapter", _HINT))
+    for name in sorted(shapes.keys() | file.headers.keys()):
+        loc, shape = (str(file.path), name), shapes.get(name)
+        if shape is None:
+            problems.append(Problem(loc, "belongs to no part of this adapter", _HINT))
         elif name not in file.headers:
-            shape = weights[name].disk_shape
-            problems.append(Problem((str(path), name), f"is missing, expected shape {shape}", _HINT))
-        elif list(file.headers[name].shape) != weights[name].disk_shape:
-            shape, expected = list(file.headers[name].shape), weights[name].disk_shape
-            problems.append(Problem((str(path), name), f"got shape {shape}, expected {expected}", _HINT))
+            problems.append(Problem(loc, f"is missing, expected shape {shape}", _HINT))
+        elif (found := list(file.headers[name].shape)) != shape:
+            problems.append(Problem(loc, f"got shape {found}, expected {shape}", _HINT))
     if problems:
         raise DataError(problems)
+
+
+def fill_weights(weights: WeightMap, path: Path) -> None:
+    """Set parameters from the file that stores them; names and shapes must be exactly the same.
+
+    Raises:
+        DataError: as `check_shapes` says.
+    """
+    file = open_tensors(path)
+    check_shapes(file, {name: weight.disk_shape for name, weight in weights.items()})
     for name, weight in weights.items():
         weight.fill(paddle.to_tensor(file.read(name)))
 

@@ -203,8 +203,15 @@ def test_an_adapter_of_another_model_is_refused(saved: Path) -> None:
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
         ({"init_lora_weights": "pissa"}, "a changed base model"),
         ({"peft_type": "IA3"}, "expected LORA or PREFIX_TUNING"),
-        ({"r": 0}, "whole number of at least 1"),
+        ({"r": 0}, "got 0, expected a whole number between 1 and"),
+        ({"r": 10**400}, "expected a whole number between 1 and"),
+        ({"r": 10**9}, r"got shape \[8, \d+\], expected \[1000000000, \d+\]"),
         ({"lora_alpha": "x"}, "number above 0"),
+        ({"lora_alpha": float("nan")}, "got NaN, expected a number above 0"),
+        ({"lora_alpha": float("inf")}, "got Infinity, expected a number above 0"),
+        ({"lora_alpha": 10**400}, "number above 0"),
+        ({"use_rslora": "no"}, "expected true or false"),
+        ({"target_modules": [1, "q_proj"]}, "expected names of layers"),
     ],
 )
 def test_what_changes_the_result_and_is_not_supported_is_refused(

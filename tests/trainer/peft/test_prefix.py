@@ -11,11 +11,11 @@ import pytest
 
 import trainer
 from trainer import load_model
-from trainer.config.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from trainer.config.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS, PREFIX_ENCODER
 from trainer.config.problems import DataError
 from trainer.models.base import CausalLM
 from trainer.models.safetensors_file import SafetensorsFile
-from trainer.peft.prefix.adapter import ENCODER_FILE, PrefixAdapter, add_prefix
+from trainer.peft.prefix.adapter import PrefixAdapter, add_prefix
 from trainer.peft.prefix.encoder import PROMPT
 from trainer.tools.generate import generate_ids
 
@@ -158,7 +158,7 @@ def test_without_its_network_the_keys_and_values_are_trained_on(
     model = base("bloom")
     prefixed(model, projection=12)
     trainer.save_model(model, tmp_path)
-    (tmp_path / ENCODER_FILE).unlink()
+    (tmp_path / PREFIX_ENCODER).unlink()
     loaded = load_model(tmp_path, base=BASES["bloom"])
     assert loaded.trained_weights().keys() == {PROMPT}
     np.testing.assert_allclose(loaded(ids).numpy(), model(ids).numpy(), atol=1e-6)
@@ -181,6 +181,26 @@ def test_a_prefix_of_another_model_is_refused_with_both_sizes(base: Base, tmp_pa
     with pytest.raises(DataError) as caught:
         load_model(tmp_path, base=other)
     assert {problem.loc[1] for problem in caught.value.problems} >= {"num_attention_heads", "token_dim"}
+
+
+@pytest.mark.parametrize(
+    ("projection", "field", "value"),
+    [
+        (None, "num_virtual_tokens", 10**9),
+        (12, "encoder_hidden_size", 10**9),
+        (12, "encoder_hidden_size", "x"),
+    ],
+)
+def test_sizes_that_the_file_does_not_have_are_refused_before_memory_is_taken(
+    base: Base, tmp_path: Path, projection: int | None, field: str, value: object
+) -> None:
+    model = base("gemma")
+    prefixed(model, projection)
+    trainer.save_model(model, tmp_path)
+    path = tmp_path / ADAPTER_CONFIG
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    with pytest.raises(DataError, match="expected"):
+        load_model(tmp_path, base=BASES["gemma"])
 
 
 @FAMILIES

@@ -7,23 +7,29 @@ from typing import Any
 from trainer.config.adapters import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
+    PREFIX_ENCODER,
     AdapterSettings,
     LoraSettings,
     read_adapter_settings,
 )
+from trainer.config.chat_templates import FILES as TEMPLATE_FILES
+from trainer.config.preflight.folder import FolderError, check_if_there, problem_of
+from trainer.config.preflight.model import TOKENIZER_SIDE_FILES, TOKENIZERS
 from trainer.config.preflight.paths import Finder
 from trainer.config.problems import DataError, Problem
+
+#: Files beside a model or an adapter that go with it when it is merged.
+TOKENIZER_FILES = (*(name for names in TOKENIZERS for name in names), *TOKENIZER_SIDE_FILES, *TEMPLATE_FILES)
 
 _FIELDS = {"lora_path": "LORA", "prefix_path": "PREFIX_TUNING"}
 
 
 def check_adapter(folder: Path, finder: Finder, name: str) -> tuple[AdapterSettings | None, list[Problem]]:
     """What the adapter in `folder` is; None with the reasons when it cannot be used as argument `name`."""
-    for file in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
-        path = folder / file
-        if path.exists() and not finder.allows(path):
-            msg = f"{file} is a link to a place outside the allowed folders"
-            return None, [Problem((name,), msg, "Copy the file itself.")]
+    try:
+        check_if_there(folder, (ADAPTER_CONFIG, ADAPTER_WEIGHTS, PREFIX_ENCODER, *TOKENIZER_FILES), finder)
+    except (FolderError, OSError) as error:
+        return None, [problem_of((name,), error)]
     try:
         settings = read_adapter_settings(folder)
     except DataError as error:

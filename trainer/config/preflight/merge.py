@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from trainer.config.adapters import ADAPTER_CONFIG, LoraSettings
-from trainer.config.preflight.adapter import check_adapter
+from trainer.config.preflight.adapter import TOKENIZER_FILES, check_adapter
+from trainer.config.preflight.folder import FolderError, check_if_there, problem_of
 from trainer.config.preflight.hub import Part
 from trainer.config.preflight.model import check_model
 from trainer.config.preflight.paths import Roots
@@ -38,3 +39,7 @@ def _check_base(check: Places, settings: LoraSettings, adapter: Path) -> None:
     if folder:
         problems, _, check.statistics["model"] = check_model(folder, inside, None)
         check.problems += problems
+        try:
+            check_if_there(folder, TOKENIZER_FILES, inside)
+        except (FolderError, OSError) as error:
+            check.problems.append(problem_of((_NAME,), error))

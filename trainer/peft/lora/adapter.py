@@ -13,7 +13,7 @@ from trainer.config.adapters import ADAPTER_WEIGHTS, LoraSettings
 from trainer.config.problems import ConfigError, DataError, Problem
 from trainer.models.base import CausalLM
 from trainer.models.weights import Weight, WeightMap
-from trainer.peft.files import disk_tensors, fill_weights, freeze, open_tensors, save_adapter
+from trainer.peft.files import check_shapes, disk_tensors, fill_weights, freeze, open_tensors, save_adapter
 from trainer.peft.lora.layers import LowRank, Target, attach, targets
 
 # PEFT puts this before the path of a layer.
@@ -104,12 +104,15 @@ def load_lora(model: CausalLM, settings: LoraSettings, directory: Path) -> LoraA
         DataError: a tensor belongs to no layer of the model, is missing or misshapen; all at once.
     """
     path = directory / ADAPTER_WEIGHTS
-    stored = {adapted_path(name) for name in open_tensors(path).headers}
+    file = open_tensors(path)
+    stored = {adapted_path(name) for name in file.headers}
     known = {target.path: target for target in targets(model)}
     chosen = [target for target in known.values() if target.path in stored]
     if not chosen:
         msg = "has no matrices for any linear layer of this model"
         raise DataError(Problem((str(path),), msg, "Use the adapter that belongs to this base model."))
+    # Before the matrices are made: a rank that the file does not have could be one that no memory holds.
+    check_shapes(file, _disk_shapes(settings.rank, chosen))
     adapter = _attach_all(model, settings, chosen)
     adapter.load(directory)
     return adapter
@@ -134,6 +137,15 @@ def _attach_all(model: CausalLM, settings: LoraSettings, chosen: Sequence[Target
     adapter = LoraAdapter(replace(settings, targets=names), parts)
     model.adapter = adapter
     return adapter
+
+
+def _disk_shapes(rank: int, chosen: Sequence[Target]) -> dict[str, list[int]]:
+    shapes = {}
+    for target in chosen:
+        inputs, outputs = target.sizes
+        shapes[f"{PATH_PREFIX}{target.path}{MATRIX_A}"] = [rank, inputs]
+        shapes[f"{PATH_PREFIX}{target.path}{MATRIX_B}"] = [outputs, rank]
+    return shapes
 
 
 def _choose(known: Sequence[Target], names: Sequence[str]) -> list[Target]:

@@ -14,16 +14,21 @@ from pathlib import Path
 import numpy as np
 from paddle import Tensor, nn
 
-from trainer.config.adapters import ADAPTER_WEIGHTS, PrefixSettings
+from trainer.config.adapters import ADAPTER_WEIGHTS, PREFIX_ENCODER, PrefixSettings
 from trainer.config.problems import DataError, Problem
 from trainer.models.base import CausalLM
 from trainer.models.weights import WeightMap
 from trainer.ops.prefix import KeyValuePair
-from trainer.peft.files import disk_tensors, fill_weights, freeze, save_adapter, write_tensors
-from trainer.peft.prefix.encoder import PROMPT, PrefixEncoder
-
-# The network that computed the prefix; needed to train on. PEFT does not read it.
-ENCODER_FILE = "prefix_encoder.safetensors"
+from trainer.peft.files import (
+    check_shapes,
+    disk_tensors,
+    fill_weights,
+    freeze,
+    open_tensors,
+    save_adapter,
+    write_tensors,
+)
+from trainer.peft.prefix.encoder import PROMPT, PrefixEncoder, disk_shapes
 
 
 class PrefixAdapter:
@@ -57,7 +62,7 @@ class PrefixAdapter:
         """Write the adapter as PEFT does: the keys and values; beside them the network, if there is one."""
         directory.mkdir(parents=True, exist_ok=True)
         if self.encoder.projected:
-            write_tensors(directory / ENCODER_FILE, disk_tensors(self.weights()))
+            write_tensors(directory / PREFIX_ENCODER, disk_tensors(self.weights()))
         save_adapter(directory, self.settings, {PROMPT: np.ascontiguousarray(self.encoder().numpy())})
 
     def load(self, directory: Path) -> None:
@@ -66,7 +71,7 @@ class PrefixAdapter:
         Raises:
             DataError: it has other sizes.
         """
-        file = ENCODER_FILE if self.encoder.projected else ADAPTER_WEIGHTS
+        file = PREFIX_ENCODER if self.encoder.projected else ADAPTER_WEIGHTS
         fill_weights(self.weights(), directory / file)
 
     def fp32_layers(self) -> list[nn.Layer]:
@@ -125,8 +130,11 @@ def load_prefix(model: CausalLM, settings: PrefixSettings, directory: Path) -> P
     ]
     if problems:
         raise DataError(problems)
-    if settings.projection is not None and not (directory / ENCODER_FILE).is_file():
+    if settings.projection is not None and not (directory / PREFIX_ENCODER).is_file():
         settings = PrefixSettings(**{**vars(settings), "projection": None})
+    # Before parameters are made: sizes that the file does not have could be such that no memory holds.
+    file = ADAPTER_WEIGHTS if settings.projection is None else PREFIX_ENCODER
+    check_shapes(open_tensors(directory / file), disk_shapes(settings))
     adapter = _attach(model, settings)
     adapter.load(directory)
     return adapter

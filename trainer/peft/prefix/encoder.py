@@ -20,6 +20,20 @@ from trainer.models.weights import Weight, WeightMap
 PROMPT = "prompt_embeddings"
 
 
+def disk_shapes(settings: PrefixSettings) -> dict[str, list[int]]:
+    """The shapes on disk of the parameters that an encoder with these settings has, by name."""
+    outputs = 2 * settings.layers * settings.width
+    if settings.projection is None:
+        return {PROMPT: [settings.tokens, outputs]}
+    return {
+        "embedding.weight": [settings.tokens, settings.width],
+        "transform.0.weight": [settings.projection, settings.width],
+        "transform.0.bias": [settings.projection],
+        "transform.2.weight": [outputs, settings.projection],
+        "transform.2.bias": [outputs],
+    }
+
+
 class PrefixEncoder(nn.Layer):
     """Gives float32 `[tokens, 2 * layers * width]`: for each layer keys, then values, heads side by side.
 

@@ -1,6 +1,7 @@
 """Adapters that a config names: found, checked, and taken over before a device is taken."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,23 @@ def test_files_that_lead_out_of_the_roots_are_not_read(
     assert problem.msg == f"{name} is a link to a place outside the allowed folders"
 
 
+@pytest.mark.parametrize(
+    "name", ["adapter_config.json", "prefix_encoder.safetensors", "tokenizer_config.json"]
+)
+def test_a_pipe_that_would_never_end_is_refused(config: Config, roots: Roots, lora: Path, name: str) -> None:
+    (lora / name).unlink(missing_ok=True)
+    os.mkfifo(lora / name)
+    problem = only(check_job(config(lora=True, lora_path="lora"), roots).problems)
+    assert problem.msg == f"{name} is no plain file"
+
+
+@pytest.mark.parametrize("base", ["a\0b", "\ud800"])
+def test_a_base_that_no_folder_can_be_is_a_problem_of_the_adapter(roots: Roots, base: str) -> None:
+    write_adapter(roots.models[0] / "broken", LORA, base)
+    problem = only(merge(roots, lora_path="broken").problems)
+    assert problem.loc == ("lora_path", "base_model_name_or_path")
+
+
 @pytest.mark.parametrize("text", ["[]", "{", '{"peft_type": "IA3"}', '{"peft_type": "LORA", "r": "x"}'])
 def test_an_adapter_config_that_says_nothing_useful_is_refused(
     config: Config, roots: Roots, lora: Path, text: str
@@ -184,6 +202,20 @@ def test_a_merge_finds_the_base_that_the_adapter_names(roots: Roots, lora: Path,
     assert isinstance(checked.config, MergeConfig)
     assert (checked.config.lora_path, checked.config.model_name_or_path) == (str(lora), str(model))
     assert checked.statistics["model"]["tensors"] == 2
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "special_tokens_map.json", "chat_template.jinja"])
+@pytest.mark.parametrize("place", ["lora", "base"])
+def test_a_merge_copies_no_file_from_outside_the_roots(
+    roots: Roots, lora: Path, model: Path, tmp_path: Path, name: str, place: str
+) -> None:
+    (tmp_path / "secret").write_text("{}")
+    path = (lora if place == "lora" else model) / name
+    path.unlink(missing_ok=True)
+    path.symlink_to(tmp_path / "secret")
+    problem = only(merge(roots, lora_path="lora").problems)
+    assert problem.loc == ("lora_path" if place == "lora" else "model_name_or_path",)
+    assert problem.msg == f"{name} is a link to a place outside the allowed folders"
 
 
 def test_a_merge_without_any_base_is_refused(roots: Roots) -> None:
