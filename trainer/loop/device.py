@@ -32,8 +32,8 @@ def choose_device(config: RunConfig) -> str:
 
 
 def repeatable_flags(device: str, environment: Mapping[str, str]) -> dict[str, bool | int]:
-    """Paddle's flags that make runs on a device repeat themselves: those of `DETERMINISTIC` on a GPU; none on a
-    CPU, whose kernels repeat themselves anyway. What the environment sets is left to it.
+    """Paddle's flags that make runs on a device repeat themselves: those of `DETERMINISTIC` on a GPU, none on
+    a CPU, whose kernels repeat themselves anyway. What the environment sets is left to it.
     """
     if device != "gpu":
         return {}
