@@ -100,6 +100,10 @@ A **chat template** is used when the tokenizer has one or `chat_template` names 
 Only answers are learned, with what the template puts behind them. A warning says when that is no token
 that ends an answer.
 
+A rendered text is encoded with its special tokens, as transformers does it. So a special token that is
+written out in a record's texts (`<end_of_turn>`) acts as that token and may end a turn. A warning counts
+such records and names the first, except with lazy. Without a template these letters are plain text.
+
 **zero_padding** puts several examples into one sequence of `max_length`; each sees itself alone and its
 positions begin at 0, so the numbers are those of training without it. Batch sizes count sequences. Log,
 metrics and result have `padding_share`.

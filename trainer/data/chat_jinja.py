@@ -65,6 +65,11 @@ class JinjaEncoder:
         """The file of the chat template."""
         return self.source.origin
 
+    @property
+    def special_tokens(self) -> frozenset[str]:
+        """All of the tokenizer's: a rendered text is encoded with them."""
+        return self.tokenizer.special_tokens
+
     def example(self, record: SftRecord) -> Example:
         """The example of a record; it may turn out to have no label token.
 

@@ -29,6 +29,11 @@ class Encoder(Protocol):
         """The file of the chat template; None: raw text."""
         ...
 
+    @property
+    def special_tokens(self) -> frozenset[str]:
+        """Tokens that act as what they name where a record's text has their letters."""
+        ...
+
     def example(self, record: SftRecord) -> Example:
         """The example of a record, at most `max_length` tokens; it may have no label token."""
         ...

@@ -90,6 +90,11 @@ class PlainEncoder:
         """There is none."""
         return None
 
+    @property
+    def special_tokens(self) -> frozenset[str]:
+        """None act: raw text is text."""
+        return frozenset()
+
     def example(self, record: SftRecord) -> Example:
         """The example of a record; it may turn out to have no label token."""
         turns = list(zip(record.src, record.tgt, strict=True))

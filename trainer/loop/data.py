@@ -11,6 +11,7 @@ from trainer.data.dataset import Split, encode_split, split_warnings
 from trainer.data.encoding import Encoder
 from trainer.data.files import read_records
 from trainer.data.rows import MemoryRows, StreamedRows, TrainingRows, arrange, arranged_split
+from trainer.data.special_texts import special_text_warning
 from trainer.loop.evaluation import GENERATED_FILE, EvaluationData, Generation
 
 if TYPE_CHECKING:
@@ -90,5 +91,8 @@ def _read(name: str, config: FinetuneConfig, encoder: Encoder, events: EventWrit
     records = read_records(Path(config.dataset_name_or_path), name)
     split = encode_split(name, records, encoder, config.max_length)
     for warning in split_warnings(split, config.max_length):
+        events.warn(warning)
+    texts = ((record.location, {"src": record.src, "tgt": record.tgt}) for record in split.records)
+    if warning := special_text_warning(name, texts, encoder.special_tokens):
         events.warn(warning)
     return split

@@ -20,12 +20,14 @@ class Engine(Protocol):
         size: number of ids.
         roles: special tokens that the model file itself names, such as "bos_token" → "<bos>".
         adds_bos, adds_eos: what the file does by itself when the files around it do not say.
+        special_tokens: what is read as a special token inside a text when that is allowed.
     """
 
     size: int
     roles: Mapping[str, str]
     adds_bos: bool
     adds_eos: bool
+    special_tokens: frozenset[str]
 
     def token_to_id(self, token: str) -> int | None:
         """The id of a token, None when there is no such token."""
@@ -67,6 +69,7 @@ class SentencePieceEngine:
         self._ids = {token: number for token in named if (number := self.token_to_id(token)) is not None}
         self._tokens = {number: token for token, number in self._ids.items()}
         self._special = {self._ids[token] for token in (control | settings.special_tokens) & self._ids.keys()}
+        self.special_tokens = frozenset(self._tokens[number] for number in self._special)
         self._splitter = _splitter(self._added.keys() - settings.special_tokens)
         self._special_splitter = _splitter(self._ids)
 
@@ -138,6 +141,8 @@ class JsonEngine:
     def __init__(self, text: str, settings: TokenizerSettings) -> None:
         self._plain, self._parsing = _json_tokenizer(text, settings), _json_tokenizer(text, settings)
         self._plain.encode_special_tokens = True
+        added = self._plain.get_added_tokens_decoder().values()
+        self.special_tokens = frozenset(token.content for token in added if token.special)
         self.size = self._plain.get_vocab_size(with_added_tokens=True)
         self.roles: Mapping[str, str] = {}
         around = self._plain.encode("", add_special_tokens=True).tokens

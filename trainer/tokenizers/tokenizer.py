@@ -46,6 +46,7 @@ class Tokenizer:
 
     Attributes:
         bos_id, eos_id, pad_id, unk_id: ids of the special tokens; None where the tokenizer has none.
+        special_tokens: tokens that are read as such inside a text when `allow_special` says so.
         vocab_size: number of ids. The model's embedding may have more rows.
         padding_side: the side that batches are padded on, "left" or "right".
         add_bos, add_eos: what `encode` adds by default.
@@ -65,6 +66,7 @@ class Tokenizer:
         add_eos = engine.adds_eos if settings.add_eos is None else settings.add_eos
         self.add_bos = add_bos and self.bos_id is not None
         self.add_eos = add_eos and self.eos_id is not None
+        self.special_tokens = engine.special_tokens
         self.vocab_size = engine.size
         self.padding_side = settings.padding_side
         self.chat_template = settings.chat_template

@@ -135,6 +135,21 @@ def test_two_runs_with_one_seed_are_the_same_and_another_seed_is_not(make_config
     assert tensors_of(Path(first["path"])) != tensors_of(Path(other["path"]))
 
 
+def test_special_tokens_in_the_texts_of_records_are_told_where_a_template_lets_them_act(
+    make_config: MakeConfig, tmp_path: Path
+) -> None:
+    template = tmp_path / "chat.jinja"
+    template.write_text("{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}")
+    write_records(tmp_path / "data" / "train.json", [("a", "b"), ("a<eos>b", "c")])
+    arguments = {"dataset_name_or_path": str(tmp_path / "data"), "max_steps": 1}
+    _, told = run(make_config(output_dir="told", chat_template=str(template), **arguments))
+    warnings = [event["msg"] for event in told.of("warning")]
+    assert any("1 of 2 records have the text of a special token" in text for text in warnings)
+    assert any("train.json line 2: <eos> in src" in text for text in warnings)
+    _, plain = run(make_config(output_dir="plain", **arguments))
+    assert not any("special token" in event["msg"] for event in plain.of("warning"))
+
+
 def test_data_seed_decides_the_order_of_the_data_and_nothing_else(
     make_config: MakeConfig, tiny_bloom: Path
 ) -> None:
