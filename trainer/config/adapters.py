@@ -239,7 +239,7 @@ def _not_positive(raw: Mapping[str, Any], name: str, path: Path) -> Iterator[Pro
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    """Whether it is a number that a float can hold; NaN and the infinities, which Python's JSON has, are none."""
+    """Whether it is a number that a float can hold; NaN and the infinities are none."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return abs(value) <= sys.float_info.max

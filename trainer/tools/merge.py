@@ -21,7 +21,7 @@ from trainer.config.adapters import LoraSettings, read_adapter_settings
 from trainer.config.problems import DataError, Problem
 from trainer.files import write_json
 from trainer.models.safetensors_file import TensorHeader, write_safetensors
-from trainer.models.weights import INDEX_FILE
+from trainer.models.weights import INDEX_FILE, SINGLE_FILE
 from trainer.peft.loading import base_folder
 from trainer.peft.lora.deltas import LoraDeltas
 from trainer.tokenizers.loading import FILES as TOKENIZER_FILES
@@ -67,7 +67,8 @@ def merge_adapter(
 
     Args:
         adapter: folder of the adapter.
-        output: folder of the result; files of the same names are replaced, config.json last.
+        output: folder of the result; files of the same names are replaced, config.json last, and weight files
+            of an earlier model are removed.
         base: folder or hub name of the base model; None: as the adapter says.
         dtype: float32, bfloat16 or float16; None: that of each tensor of the base.
         progress: told the tensors done and all tensors, after each of them.
@@ -75,6 +76,7 @@ def merge_adapter(
 
     Raises:
         DataError: the adapter or the base cannot be used, or they do not belong together; nothing is written.
+            Or a number of the result is infinite or none; the folder holds no whole model then.
         MergeStoppedError: `should_stop` said so.
     """
     settings = read_adapter_settings(adapter)
@@ -82,14 +84,16 @@ def merge_adapter(
         msg = f"holds {settings.kind}, which is no change of weights; only LoRA adapters can be merged"
         raise DataError(Problem((str(adapter),), msg, "Load the adapter together with its base model."))
     folder = base_folder(adapter, settings, base)
-    if output.resolve() == folder.resolve():
-        raise DataError(Problem((str(output),), "is the folder of the base model", "Choose another one."))
+    for source, kind in ((folder, "base model"), (adapter, "adapter")):
+        if output.resolve() == source.resolve():
+            raise DataError(Problem((str(output),), f"is the folder of the {kind}", "Choose another one."))
     files = base_files(folder)
     deltas = LoraDeltas(settings, adapter)
     merge = _Merge(files, deltas, _matches(files, deltas), dtype, progress, should_stop)
     output.mkdir(parents=True, exist_ok=True)
     (output / _CONFIG).unlink(missing_ok=True)
     merge.write(output)
+    merge.remove_others(output)
     _copy_rest(folder, adapter, output, dtype)
     return Merged(merge.total, len(deltas.paths), merge.bytes)
 
@@ -109,6 +113,7 @@ class _Merge:
         self._files, self._deltas, self._matches = files, deltas, matches
         self._dtype = DTYPES[dtype] if dtype else None
         self._progress, self._should_stop = progress, should_stop
+        self._written: set[str] = set()
         self._done = 0
         self.total = sum(len(file.headers) for file in files)
         self.bytes = 0
@@ -120,10 +125,18 @@ class _Merge:
             headers = {name: self._header(header) for name, header in file.headers.items()}
             write_safetensors(output / file.path.name, headers, self._reader(file, headers), file.metadata)
             places |= dict.fromkeys(headers, file.path.name)
+            self._written.add(file.path.name)
             self.bytes += sum(header.bytes for header in headers.values())
-        if len(self._files) > 1:
+        if self._written != {SINGLE_FILE}:
             content = {"metadata": {"total_size": self.bytes}, "weight_map": dict(sorted(places.items()))}
             write_json(output / INDEX_FILE, content)
+            self._written.add(INDEX_FILE)
+
+    def remove_others(self, output: Path) -> None:
+        """Remove the weight files of an earlier model: an index of it would hide those of this one."""
+        for path in [output / INDEX_FILE, *output.glob("model*.safetensors")]:
+            if path.name not in self._written:
+                path.unlink(missing_ok=True)
 
     def _header(self, header: TensorHeader) -> TensorHeader:
         return TensorHeader(self._dtype or header.dtype, header.shape)
@@ -132,14 +145,19 @@ class _Merge:
         def read(name: str) -> np.ndarray:
             if self._should_stop():
                 raise MergeStoppedError
-            tensor = file.read(name)
-            if path := self._matches.get(name):
-                tensor = tensor.astype(np.float32)
-                tensor += self._deltas.delta(path)
+            tensor, dtype = file.read(name), headers[name].dtype
+            path = self._matches.get(name)
+            with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
+                if path:
+                    tensor = tensor.astype(np.float32)
+                    tensor += self._deltas.delta(path)
+                stored = as_stored(tensor, dtype)
+            if (path or dtype != file.headers[name].dtype) and not all_finite(stored, dtype):
+                raise DataError(_not_finite(name, dtype))
             self._done += 1
             if self._progress:
                 self._progress(self._done, self.total)
-            return as_stored(tensor, headers[name].dtype)
+            return stored
 
         return read
 
@@ -152,6 +170,19 @@ def as_stored(tensor: np.ndarray, dtype: str) -> np.ndarray:
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16
     quiet = (bits >> 16) | 0x40  # rounding could make an infinity of a NaN
     return np.where(np.isnan(tensor), quiet, rounded).astype("<u2")
+
+
+def all_finite(stored: np.ndarray, dtype: str) -> bool:
+    """Whether no number, in the bytes of a safetensors dtype, is infinite or NaN."""
+    if dtype != "BF16":
+        return bool(np.isfinite(stored).all())
+    exponent = np.uint16(0x7F80)
+    return bool(((stored & exponent) != exponent).all())
+
+
+def _not_finite(name: str, dtype: str) -> Problem:
+    msg = f"has numbers that are infinite or NaN as {dtype}"
+    return Problem((name,), msg, "Choose float32 or bfloat16 as dtype, or look for NaN in adapter and base.")
 
 
 def _matches(files: Sequence[BaseFile], deltas: LoraDeltas) -> dict[str, str]:
@@ -174,6 +205,8 @@ def _matches(files: Sequence[BaseFile], deltas: LoraDeltas) -> dict[str, str]:
         if header.shape != deltas.shape(path):
             msg = f"is adapted as {list(deltas.shape(path))}, the base model has {list(header.shape)}"
             problems.append(Problem((path,), msg, hint))
+        if name in matches:
+            problems.append(Problem((path,), f"changes {name}, and so does {matches[name]}", hint))
         matches[name] = path
     if not deltas.paths:
         problems.append(Problem(("lora_path",), "the adapter has no matrices, so it changes nothing"))

@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from safetensors import SafetensorError
 
+from trainer.config.problems import DataError, Problem
 from trainer.models.directory import CONFIG_FILE, load_model
-from trainer.models.safetensors_file import SafetensorsFile, TensorHeader
+from trainer.models.safetensors_file import FLOATS, SafetensorsFile, TensorHeader
 from trainer.models.weights import WeightMap
 from trainer.models.weights_layout import Layout
 from trainer.models.weights_load import weight_files
 from trainer.models.weights_save import MAX_SHARD_BYTES, shards, tensor_header
 
+_HINT = "Copy the base model again."
 _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
@@ -64,10 +67,11 @@ def base_files(folder: Path, max_shard_bytes: int = MAX_SHARD_BYTES) -> Sequence
         max_shard_bytes: size of the files that a base in PaddleNLP's layout is thought to have.
 
     Raises:
-        DataError: the folder has no weights, or a base in PaddleNLP's layout cannot be loaded.
+        DataError: the folder has no config.json or no weights, a file cannot be read, a tensor has no
+            floats, or a base in PaddleNLP's layout cannot be loaded.
     """
-    files = [SafetensorsFile(path) for path in weight_files(folder)]
-    model_type = str(json.loads((folder / CONFIG_FILE).read_bytes()).get("model_type"))
+    model_type = _model_type(folder / CONFIG_FILE)
+    files = [_open(path) for path in weight_files(folder)]
     if not any(Layout.of(file, model_type) is Layout.PADDLENLP for file in files):
         return files
     dtypes = {header.dtype for file in files for header in file.headers.values()}
@@ -78,3 +82,30 @@ def base_files(folder: Path, max_shard_bytes: int = MAX_SHARD_BYTES) -> Sequence
         ModelFile(folder / file, {name: headers[name] for name in names}, {"format": "pt"}, weights)
         for file, names in shards(headers, max_shard_bytes).items()
     ]
+
+
+def _model_type(path: Path) -> str:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(Problem((str(path),), f"cannot be read ({error})", _HINT)) from None
+    if not isinstance(content, dict):
+        raise DataError(Problem((str(path),), "is not a JSON object", _HINT))
+    return str(content.get("model_type"))
+
+
+def _open(path: Path) -> SafetensorsFile:
+    try:
+        file = SafetensorsFile(path)
+    except (SafetensorError, OSError) as error:
+        raise DataError(Problem((str(path),), f"is not a whole safetensors file ({error})", _HINT)) from None
+    strange = {name: header.dtype for name, header in file.headers.items() if header.dtype not in FLOATS}
+    if strange:
+        expected = ", ".join(FLOATS)
+        raise DataError(
+            [
+                Problem((str(path), name), f"is {dtype}, expected {expected}", _HINT)
+                for name, dtype in strange.items()
+            ]
+        )
+    return file
