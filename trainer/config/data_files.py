@@ -14,6 +14,8 @@ LARGEST_RATIO = 200
 FEW_BYTES = 256 * 1024 * 1024
 BOM = b"\xef\xbb\xbf"
 FIELD = "dataset_name_or_path"
+PREFERENCE_FILES = {"train": "train_dataset_path", "dev": "dev_dataset_path"}
+"""The arguments of dpo and kto that name the file of a split."""
 
 
 def find_data_files(folder: Path) -> dict[str, tuple[Path, ...]]:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainer.config.data_files import PREFERENCE_FILES
+from trainer.config.problems import Problem
 from trainer.config.records import (
     RecordError,
     found_keys,
@@ -177,6 +179,15 @@ def _has_length(record: dict[str, Any], name: str, length: int) -> bool:
 
 def _stripped(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(text.strip() for text in texts)
+
+
+def one_judgement(split: str, desirable: int, undesirable: int) -> Problem | None:
+    """The warning when all responses of a split, so many of each kind, were judged alike."""
+    if bool(desirable) == bool(undesirable):
+        return None
+    there, missing = ("desirable", "undesirable") if desirable else ("undesirable", "desirable")
+    msg = f"all responses of {split} are {there}, so the policy is not told what is {missing}"
+    return Problem((PREFERENCE_FILES[split],), msg, f'Add records with "sort": [{int(not desirable)}].')
 
 
 #: What reads a line, by task.

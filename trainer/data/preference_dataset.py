@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from trainer.config.data_files import PREFERENCE_FILES as FIELDS
+from trainer.config.preference_records import one_judgement
 from trainer.config.problems import DataError, Problem
 from trainer.data.dataset import named_records
 
@@ -23,9 +26,6 @@ if TYPE_CHECKING:
     from trainer.data.preference_encoding import EncodedRecord, PreferenceEncoder
 
 log = logging.getLogger(__name__)
-
-#: The argument that names the file of a split.
-FIELDS = {"train": "train_dataset_path", "dev": "dev_dataset_path"}
 
 
 @dataclass(frozen=True)
@@ -181,19 +181,9 @@ def preference_warnings(split: PreferenceSplit, encoder: PreferenceEncoder) -> I
     if encoder.form.template is None and (ignored := sum(bool(record.context) for record in split.records)):
         msg = f"the context of {ignored} of {total} records is not used: there is no chat template"
         yield Problem(loc, msg, "Set chat_template, or take context out.")
-    if warning := one_judgement(split.name, [example.desirable for example in split.examples]):
+    judged = Counter(example.desirable for example in split.examples)
+    if warning := one_judgement(split.name, judged[True], judged[False]):
         yield warning
-
-
-def one_judgement(name: str, judgements: Iterable[bool | None]) -> Problem | None:
-    """The warning when all responses of a KTO split were judged alike."""
-    found = set(judgements)
-    if len(found) > 1 or not found & {True, False}:
-        return None
-    (judgement,) = found
-    there, missing = ("desirable", "undesirable") if judgement else ("undesirable", "desirable")
-    msg = f"all responses of the {name} split are {there}, so the policy is not told what is {missing}"
-    return Problem((FIELDS[name],), msg, f'Add records with "sort": [{int(not judgement)}].')
 
 
 def _nothing_to_compare(name: str) -> Problem:

@@ -1,6 +1,7 @@
 """The data: every line of every file is read once, errors are counted by kind and the first ones shown."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from trainer.config.records import RecordError, parse_sft_line
 from trainer.config.schema import FinetuneConfig
 
 SHOWN_ERRORS = 10
+SAMPLE = '{"src": "question", "tgt": "answer"}'
 
 
 def check_data(
@@ -28,14 +30,14 @@ def check_data(
         if not files[split]:
             problems.append(_missing(folder, split))
             continue
-        tally = _Tally(folder)
+        tally = Tally(FIELD, parse_sft_line)
         for path in files[split]:
             if finder.allows(path):
-                tally.read(path)
+                tally.read(path, str(path.relative_to(folder)))
             else:
                 msg = f"{path.name} is a link to a place outside the allowed folders"
                 tally.problems.append(Problem((FIELD, path.name), msg, "Copy the file itself."))
-        problems += tally.result(split)
+        problems += tally.result(split, SAMPLE)
         statistics[split] = tally.statistics
     return problems, statistics
 
@@ -47,49 +49,58 @@ def _missing(folder: Path, split: str) -> Problem:
     return Problem((FIELD,), msg, f"Add the file{otherwise}.")
 
 
-class _Tally:
-    """What the lines of one split add up to."""
+class Tally:
+    """What the lines of one split add up to.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Args:
+        field: the argument that names the files, for messages.
+        parse: makes a record of a line, or raises RecordError.
+    """
+
+    def __init__(self, field: str, parse: Callable[[bytes], Any]) -> None:
+        self._field = field
+        self._parse = parse
         self.problems: list[Problem] = []
         self.errors: Counter[str] = Counter()
         self.lines = 0
         self.statistics: dict[str, Any] = {"files": 0, "examples": 0, "turns": 0, "bytes": 0}
 
-    def read(self, path: Path) -> None:
-        """Count the records of one more file."""
-        name = str(path.relative_to(self.folder))
+    def read(self, path: Path, name: str) -> None:
+        """Count the records of one more file; `name` is its name in messages."""
         try:
             self.statistics["files"] += 1
             self.statistics["bytes"] += path.stat().st_size
-            for number, line in read_lines(path):
+            for number, line in read_lines(path, self._field):
                 self.lines += 1
                 try:
-                    record = parse_sft_line(line)
+                    record = self._parse(line)
                 except RecordError as error:
                     self._error(name, number, error)
                 else:
                     self.statistics["examples"] += 1
-                    self.statistics["turns"] += len(record.tgt)
+                    self.statistics["turns"] += len(record.src)
         except DataError as error:
             self.problems += error.problems
         except OSError as error:
-            self.problems.append(Problem((FIELD, name), f"{name}: {error.strerror}", "Make it readable."))
+            self.problems.append(
+                Problem((self._field, name), f"{name}: {error.strerror}", "Make it readable.")
+            )
 
     def _error(self, name: str, number: int, error: RecordError) -> None:
         self.errors[error.kind] += 1
         if self.errors.total() <= SHOWN_ERRORS:
-            self.problems.append(Problem((FIELD, name, number), f"line {number}: {error.message}"))
+            self.problems.append(Problem((self._field, name, number), f"line {number}: {error.message}"))
 
-    def result(self, split: str) -> list[Problem]:
-        """All problems of the split, with a summary in front when lines are broken."""
+    def result(self, split: str, sample: str) -> list[Problem]:
+        """All problems of the split, with a summary in front when lines are broken; `sample` is a good
+        line.
+        """
         if total := self.errors.total():
             kinds = ", ".join(f"{count} x {kind}" for kind, count in self.errors.most_common())
             msg = f"{total} of {self.lines} lines of {split} cannot be used: {kinds}"
             hint = f"The first {SHOWN_ERRORS} follow." if total > SHOWN_ERRORS else "Correct or remove them."
-            return [Problem((FIELD,), msg, hint), *self.problems]
+            return [Problem((self._field,), msg, hint), *self.problems]
         if not self.problems and not self.statistics["examples"]:
             msg = f"{split} has no record, expected at least one"
-            return [Problem((FIELD,), msg, 'Add lines like {"src": "question", "tgt": "answer"}.')]
+            return [Problem((self._field,), msg, f"Add lines like {sample}.")]
         return self.problems
