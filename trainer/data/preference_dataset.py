@@ -19,6 +19,7 @@ from trainer.config.data_files import PREFERENCE_FILES as FIELDS
 from trainer.config.preference_records import one_judgement
 from trainer.config.problems import DataError, Problem
 from trainer.data.dataset import named_records
+from trainer.data.special_texts import special_text_warning
 
 if TYPE_CHECKING:
     from trainer.config.preference_records import PreferenceRecord
@@ -181,6 +182,12 @@ def preference_warnings(split: PreferenceSplit, encoder: PreferenceEncoder) -> I
     if encoder.form.template is None and (ignored := sum(bool(record.context) for record in split.records)):
         msg = f"the context of {ignored} of {total} records is not used: there is no chat template"
         yield Problem(loc, msg, "Set chat_template, or take context out.")
+    texts = (
+        (record.location, {"src": record.src, "tgt": record.tgt, "response": record.responses})
+        for record in split.records
+    )
+    if warning := special_text_warning(split.name, texts, encoder.form.special_tokens, loc[0]):
+        yield warning
     judged = Counter(example.desirable for example in split.examples)
     if warning := one_judgement(split.name, judged[True], judged[False]):
         yield warning

@@ -48,6 +48,11 @@ class Format(Protocol):
         """The file of the chat template; None: raw text."""
         ...
 
+    @property
+    def special_tokens(self) -> frozenset[str]:
+        """Tokens that act as what they name where a record's text has their letters."""
+        ...
+
     def ids(self, record: PreferenceRecord, first: int) -> Ids:
         """The record from turn `first` on.
 
@@ -175,6 +180,11 @@ class RawText:
         """There is none."""
         return None
 
+    @property
+    def special_tokens(self) -> frozenset[str]:
+        """None of them acts."""
+        return frozenset()
+
     def ids(self, record: PreferenceRecord, first: int) -> Ids:
         """See `Format`."""
         prompt: list[int] = []
@@ -200,6 +210,11 @@ class JinjaText:
         """The file of the chat template."""
         return self.encoder.template
 
+    @property
+    def special_tokens(self) -> frozenset[str]:
+        """All of the tokenizer's."""
+        return self.encoder.special_tokens
+
     def ids(self, record: PreferenceRecord, first: int) -> Ids:
         """See `Format`."""
         parts = [self.encoder.last_answer(answered, first) for answered in _answered(record)]
@@ -221,6 +236,11 @@ class PaddleText:
     def template(self) -> str | None:
         """The file of the chat template."""
         return self.encoder.template
+
+    @property
+    def special_tokens(self) -> frozenset[str]:
+        """All of the tokenizer's."""
+        return self.encoder.special_tokens
 
     def ids(self, record: PreferenceRecord, first: int) -> Ids:
         """See `Format`."""

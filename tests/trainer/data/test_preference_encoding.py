@@ -15,6 +15,7 @@ from trainer.config import read_config
 from trainer.config.preference_records import PreferenceRecord
 from trainer.config.problems import DataError
 from trainer.config.schema import PreferenceConfig
+from trainer.data.preference_dataset import encode_preference_split, preference_warnings
 from trainer.data.preference_encoding import (
     PreferenceEncoder,
     RawText,
@@ -153,6 +154,23 @@ def test_a_template_that_marks_what_is_learned_ends_the_response_there(build: Bu
     shown = [tokenizer.decode(ids.tolist(), skip_special_tokens=False) for ids in encoded.responses]
     assert shown == ["good answer<end_of_turn>", "bad<end_of_turn>"]
     assert encoded.prompt.tolist() == plain_encoder.encoded(TALK).prompt.tolist()
+
+
+@pytest.mark.parametrize("template", [None, GEMMA, PADDLE])
+def test_a_special_token_in_a_text_acts_under_a_template_alone_and_is_a_warning(
+    build: Build, template: Any
+) -> None:
+    encoder, tokenizer = build(template)
+    record = PreferenceRecord(("q",), (), ("x <eos> y", "z"), location="line 1")
+    warnings = list(preference_warnings(encode_preference_split("train", [record], encoder), encoder))
+    times = encoder.encoded(record).responses[0].tolist().count(tokenizer.eos_id)
+    if template is None:
+        assert (times, warnings) == (1, [])
+    else:
+        assert times == (1 if template == GEMMA else 2)
+        (warning,) = warnings
+        assert warning.loc[0] == "train_dataset_path"
+        assert "line 1: <eos> in response" in warning.msg
 
 
 def test_a_template_of_paddlenlp_is_written_piece_by_piece(build: Build) -> None:
