@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from trainer.config.data_files import read_lines
 from trainer.config.preference_records import PreferenceRecord, parse_dpo_line, parse_kto_line
@@ -185,6 +187,33 @@ def test_a_broken_line_is_broken_json(task: str, line: str | bytes) -> None:
     with pytest.raises(RecordError) as caught:
         PARSERS[task](line)
     assert caught.value.kind == "broken JSON"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 3) | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    task=st.sampled_from(sorted(PARSERS)),
+    change=st.dictionaries(st.sampled_from([*PAIR, "context", "system", "chosen"]), VALUES, max_size=3),
+)
+def test_whatever_comes_is_a_record_or_told_in_text_that_can_be_sent(
+    task: str, change: dict[str, Any]
+) -> None:
+    line = json.dumps((PAIR if task == "dpo" else JUDGED) | change, allow_nan=True)
+    told = ""
+    try:
+        record = PARSERS[task](line)
+    except RecordError as error:
+        told = error.message
+    else:
+        assert len(record.tgt) == len(record.src) - 1
+        assert all(record.responses)
+    assert len(told.encode("utf-8")) < 1000
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data is not beside this checkout")
