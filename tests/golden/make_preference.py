@@ -53,7 +53,7 @@ MODELS = {
 SHAPES = ((5, 4, 7), (3, 1, 2), (8, 6, 3))
 EOS = 2
 #: The reference is the policy with its embeddings, which are its head too, times this.
-REFERENCE_SCALE = 0.8
+REFERENCE_SCALE = 1.5
 
 FUSED_OUTPUTS = ("log_probs", "entropy", "mean_logits", "is_top1")
 
