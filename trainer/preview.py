@@ -77,8 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("config", metavar="FINETUNE.json", help="argument file; -: standard input")
     parser.add_argument("--examples", type=int, default=2, metavar="N")
     arguments = parser.parse_args(argv)
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_SECONDS, MOST_CPU_SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    _limit(resource.RLIMIT_CPU, MOST_CPU_SECONDS)
+    _limit(resource.RLIMIT_AS, MOST_MEMORY)
     try:
         content = sys.stdin.buffer.read() if arguments.config == "-" else Path(arguments.config).read_bytes()
         reading = read_config("finetune", _object(content))
@@ -89,6 +89,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         answer, code = {"problems": [problem.as_dict() for problem in error.problems]}, error.exit_code
     print(json.dumps(answer))
     return code
+
+
+def _limit(kind: int, most: int) -> None:
+    """Allow this process `most` of something, or what little it is allowed already."""
+    _, allowed = resource.getrlimit(kind)
+    limit = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+    resource.setrlimit(kind, (limit, limit))
 
 
 def _object(content: bytes) -> Any:

@@ -59,3 +59,11 @@ def test_a_wrong_argument_is_told_as_everywhere(argument_file: Path) -> None:
     done = preview(str(argument_file), "--set", "max_lenght=10")
     assert done.returncode == 2
     assert "max_lenght" in done.stderr
+
+
+def test_the_process_of_a_preview_keeps_to_limits_that_are_narrower_than_its_own(argument_file: Path) -> None:
+    limits = "ulimit -t 50 -v 3900000"
+    script = f"{limits}; exec {sys.executable} -m trainer.preview {argument_file}"
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["examples"]) == 2

@@ -104,7 +104,7 @@ def jinja_environment(keep_trailing_newline: bool = False) -> ImmutableSandboxed
 class GenerationTag(Extension):
     """`{% generation %}…{% endgeneration %}` marks what is learned; the marks become part of the text.
 
-    The marks are Unicode noncharacters, which no text has.
+    The marks are Unicode noncharacters, which no text should have; records that have them are refused.
     """
 
     BEGIN = "\ufdd0"

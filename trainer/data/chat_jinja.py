@@ -12,11 +12,12 @@ and are counted.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Template, TemplateError
+from jinja2 import Template, TemplateError, nodes
 
 from trainer.config.chat_templates import GenerationTag, JinjaTemplate, jinja_environment
 from trainer.config.problems import DataError, Problem
@@ -53,12 +54,15 @@ class JinjaEncoder:
     src_length: int
     max_length: int
     _template: Template = field(init=False, repr=False)
+    _marks: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         environment = jinja_environment()
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
         object.__setattr__(self, "_template", environment.from_string(self.source.text))
+        written = environment.parse(self.source.text).find_all(nodes.TemplateData)
+        object.__setattr__(self, "_marks", any(node.data == GenerationTag.BEGIN for node in written))
 
     @property
     def template(self) -> str | None:
@@ -90,7 +94,7 @@ class JinjaEncoder:
         """What the last answer is generated from: at most `src_length` tokens, with whole earlier turns."""
         ids: list[int] = []
         for first in range(len(record.src)):
-            text = _unmarked(self._render(record, self._messages(record, first)[:-1], prompt=True))
+            text = self._unmarked(self._render(record, self._messages(record, first)[:-1], prompt=True))
             ids = self.tokenizer.encode(text, add_special_tokens=False, allow_special=True)
             if len(ids) <= self.src_length:
                 break
@@ -104,11 +108,11 @@ class JinjaEncoder:
             DataError: the template refuses the conversation.
         """
         messages = self._messages(record, first)
-        before = _unmarked(self._render(record, messages[:-1], prompt=True))
+        before = self._unmarked(self._render(record, messages[:-1], prompt=True))
         text = self._render(record, messages)
-        if GenerationTag.END in text:
+        if self._marks and GenerationTag.END in text:
             text = text.rpartition(GenerationTag.END)[0]
-        text = _unmarked(text)
+        text = self._unmarked(text)
         place = _shared_length(before, text)
         return text[:place], text[place:]
 
@@ -132,7 +136,7 @@ class JinjaEncoder:
     def _rendered(self, record: SftRecord, first: int) -> _Rendered:
         messages = self._messages(record, first)
         text = self._render(record, messages)
-        if GenerationTag.BEGIN in text:
+        if self._marks:
             return _marked(text)
         learned: list[Span] = []
         masked = 0
@@ -157,7 +161,14 @@ class JinjaEncoder:
             messages.append({"role": "assistant", "content": target})
         return messages
 
+    def _unmarked(self, text: str) -> str:
+        """A text without the template's marks."""
+        return text.replace(GenerationTag.BEGIN, "").replace(GenerationTag.END, "") if self._marks else text
+
     def _render(self, record: SftRecord, messages: Messages, prompt: bool = False) -> str:
+        if self._marks and _holds_mark(record):
+            error = ValueError("it has U+FDD0 or U+FDD1, which mark what is learned in this template")
+            raise refused(record, self.source.origin, error)
         try:
             return self._template.render(
                 {**record.context, **_tokens(self.tokenizer)},
@@ -185,9 +196,11 @@ def _marked(text: str) -> _Rendered:
     return _Rendered(plain, learned, 0)
 
 
-def _unmarked(text: str) -> str:
-    """A text without the marks of what is learned."""
-    return text.replace(GenerationTag.BEGIN, "").replace(GenerationTag.END, "")
+def _holds_mark(record: SftRecord) -> bool:
+    """Whether a text of the record would be taken for the template's own marks."""
+    context = json.dumps(record.context, ensure_ascii=False, default=str)
+    texts = (*record.src, *record.tgt, context)
+    return any(mark in text for text in texts for mark in (GenerationTag.BEGIN, GenerationTag.END))
 
 
 def _shared_length(one: str, other: str) -> int:

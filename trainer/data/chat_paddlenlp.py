@@ -64,11 +64,13 @@ class PaddleEncoder:
                 break
             room -= len(user) + len(bot)
             kept.insert(0, (user, bot))
-        cut = not kept
-        if cut:
+        cut = False
+        if not kept:
             user, bot = turns[-1]
             user = user[: max(0, min(self.src_length - len(system), room))]
-            kept = [(user, bot[: room - len(user)])]
+            room -= len(user)
+            cut = len(bot) > room
+            kept = [(user, bot[:room])]
         ids, learned = list(system), [False] * len(system)
         for user, bot in kept:
             ids += [*user, *bot]

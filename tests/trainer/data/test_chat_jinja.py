@@ -96,6 +96,25 @@ def test_a_template_that_marks_its_answers_decides_what_is_learned(tokenizer: To
     assert learned.replace(" ", "") == "one<eos>two<eos>"
 
 
+@pytest.mark.parametrize("turn", [("a\ufdd0b\ufdd1", "the answer"), ("a question", "the \ufdd0an\ufdd1swer")])
+def test_the_marks_in_a_record_do_not_move_what_is_learned(
+    tokenizer: Tokenizer, turn: tuple[str, str]
+) -> None:
+    example = encoder(tokenizer, GEMMA).example(record(turn))
+    assert texts(example, tokenizer)[1] == f"{turn[1]}<end_of_turn>\n"
+    with pytest.raises(DataError, match=r"U\+FDD0 or U\+FDD1"):
+        encoder(tokenizer, MARKED).example(record(turn))
+    with pytest.raises(DataError, match=r"U\+FDD0 or U\+FDD1"):
+        encoder(tokenizer, MARKED).prompt(record(turn))
+
+
+def test_a_template_that_marks_nothing_of_a_record_lets_nothing_be_learned(tokenizer: Tokenizer) -> None:
+    marked = "{% generation %}.{% endgeneration %}"
+    text = f"{{% for m in messages %}}{{{{ m.content }}}}{{% if learn %}}{marked}{{% endif %}}{{% endfor %}}"
+    assert encoder(tokenizer, text).example(record(("a", "b"))).label_tokens == 0
+    assert encoder(tokenizer, text).example(record(("a", "b"), learn="yes")).label_tokens > 0
+
+
 def test_answers_that_later_turns_change_are_counted_and_not_learned(tokenizer: Tokenizer) -> None:
     example = encoder(tokenizer, THINKING).example(record(("a", "hm|one"), ("b", "hm|two")))
     whole, learned = texts(example, tokenizer)

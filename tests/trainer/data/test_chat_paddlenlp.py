@@ -81,6 +81,15 @@ def test_a_last_turn_that_does_not_fit_keeps_the_first_tokens_of_question_and_an
     assert example.cut
 
 
+def test_an_answer_that_fits_behind_a_cut_question_is_not_called_cut(tokenizer: Tokenizer) -> None:
+    turn = ("a question of many many words", "an answer")
+    system, user, bot = pieces(tokenizer, "<bos>You help.", f" U0!: {turn[0]} A:", f" {turn[1]}<eos>")
+    src_length = len(system) + 4
+    example = encoder(tokenizer, src_length, src_length + len(bot)).example(record(turn))
+    assert ids(example) == [*system, *user[:4], *bot]
+    assert not example.cut
+
+
 def test_a_system_text_that_fills_max_length_is_an_error_that_names_the_record(tokenizer: Tokenizer) -> None:
     length = len(pieces(tokenizer, "<bos>You help.")[0])
     with pytest.raises(DataError, match=f"a record: the system text has {length} tokens"):
