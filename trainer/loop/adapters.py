@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from trainer.config import FinetuneConfig
 from trainer.config.adapters import LoraSettings, is_adapter, read_adapter_settings
 from trainer.config.preflight.hub import name_of_cached
 from trainer.config.problems import ConfigError, Problem
-from trainer.peft.lora.adapter import LoraAdapter, add_lora, load_lora
+from trainer.peft.lora.adapter import LoraAdapter, add_lora, load_lora, target_paths
 from trainer.peft.prefix.adapter import add_prefix, load_prefix
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def starting_model(config: RunConfig, start: Checkpoint | None) -> CausalLM:
         _put_lora(model, config, base, Path(saved) if saved else None, resumed=start is not None)
     else:
         saved = start.path if start else prefix.prefix_path
-        _put_prefix(model, prefix, base, Path(saved) if saved else None)
+        _put_prefix(model, prefix, base, Path(saved) if saved else None, resumed=start is not None)
     model.eval()
     return model
 
@@ -80,6 +81,8 @@ def _put_lora(model: CausalLM, config: RunConfig, base: str, saved: Path | None,
         if resumed and not config.lora_path:
             _check_shape(found, wanted, saved)
         adapter = load_lora(model, replace(found, dropout=config.lora_dropout, base=base), saved)
+        if resumed and not config.lora_path:
+            _check_targets(adapter, target_paths(model, wanted.targets), saved)
     adapter.scale_rate_of_b(config.lora_plus_scale)
     _say(adapter)
 
@@ -97,7 +100,9 @@ def _prefix_arguments(config: RunConfig) -> FinetuneConfig | None:
     return config if isinstance(config, FinetuneConfig) and config.prefix_tuning else None
 
 
-def _put_prefix(model: CausalLM, config: FinetuneConfig, base: str, saved: Path | None) -> None:
+def _put_prefix(
+    model: CausalLM, config: FinetuneConfig, base: str, saved: Path | None, *, resumed: bool
+) -> None:
     if saved is None:
         projection = None
         if config.prefix_projection:
@@ -108,6 +113,8 @@ def _put_prefix(model: CausalLM, config: FinetuneConfig, base: str, saved: Path 
         found = read_adapter_settings(saved)
         if isinstance(found, LoraSettings):
             raise _other_kind("prefix_path", saved, found.kind, "PREFIX_TUNING")
+        if resumed and not config.prefix_path:
+            _refuse_changes({"num_prefix_tokens": (found.tokens, config.num_prefix_tokens)}, saved)
         adapter = load_prefix(model, replace(found, base=base), saved)
     log.info("prefix of %d tokens on %d layers", adapter.tokens, adapter.settings.layers)
 
@@ -127,6 +134,19 @@ def _check_shape(found: LoraSettings, wanted: LoraSettings, path: Path) -> None:
         "lora_alpha": (found.alpha, wanted.alpha),
         "rslora": (found.rslora, wanted.rslora),
     }
+    _refuse_changes(pairs, path)
+
+
+def _check_targets(adapter: LoraAdapter, wanted: Collection[str], path: Path) -> None:
+    """The layers of a run do not change on the way, however they are named."""
+    if adapter.parts.keys() != set(wanted):
+        names = list(adapter.settings.targets)
+        msg = f"is for other layers than the checkpoint {path} has"
+        raise ConfigError(Problem(("target_modules",), msg, f"Set target_modules to {names}."))
+
+
+def _refuse_changes(pairs: Mapping[str, tuple[object, object]], path: Path) -> None:
+    """Arguments by name, each as the checkpoint has it and as it is now."""
     problems = [
         Problem((name,), f"got {now}, the checkpoint {path} has {before}", f"Set {name} to {before}.")
         for name, (before, now) in pairs.items()

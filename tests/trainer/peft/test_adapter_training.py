@@ -151,6 +151,26 @@ def test_another_rank_does_not_go_on_from_a_checkpoint(make_config: MakeConfig) 
         run(make_config(**{**LORA, "lora_rank": 2}, num_train_epochs=3))
 
 
+@pytest.mark.parametrize(
+    ("method", "change", "words"),
+    [
+        (LORA, {"target_modules": ["q_proj"]}, r"Set target_modules to \['down_proj', .*'v_proj'\]"),
+        (PREFIX, {"num_prefix_tokens": 7}, "got 7, the checkpoint .* has 6"),
+    ],
+)
+def test_other_layers_or_another_length_do_not_go_on_from_a_checkpoint(
+    method: dict[str, Any], change: dict[str, Any], words: str, make_config: MakeConfig
+) -> None:
+    run(make_config(**method, save_steps=2, max_steps=2))
+    with pytest.raises(ConfigError, match=words):
+        run(make_config(**method | change, save_steps=2, max_steps=4))
+
+
+def test_layers_may_be_named_in_another_way_when_a_run_goes_on(make_config: MakeConfig) -> None:
+    run(make_config(**LORA, target_modules=["self_attn.q_proj"], save_steps=2, max_steps=2))
+    run(make_config(**LORA, target_modules=["q_proj"], save_steps=2, max_steps=4))
+
+
 @pytest.mark.parametrize(("before", "after"), [({}, LORA), (LORA, {}), (LORA, PREFIX)])
 def test_a_checkpoint_of_another_method_is_refused(
     before: dict[str, Any], after: dict[str, Any], make_config: MakeConfig

@@ -118,6 +118,15 @@ def load_lora(model: CausalLM, settings: LoraSettings, directory: Path) -> LoraA
     return adapter
 
 
+def target_paths(model: CausalLM, names: Sequence[str]) -> set[str]:
+    """The paths of the layers that `target_modules` names; as `add_lora` reads it.
+
+    Raises:
+        ConfigError: a target names no layer of the model.
+    """
+    return {target.path for target in _choose(list(targets(model)), names)}
+
+
 def adapted_path(tensor: str) -> str | None:
     """The path of the layer that a tensor of an adapter belongs to; None when it is no LoRA matrix."""
     for suffix in (MATRIX_A, MATRIX_B):
