@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.config import AVAILABLE_TASKS, TaskConfig, load_config, task_problem
-from trainer.config.data_files import FIELD
+from trainer.config.data_files import FIELD, PREFERENCE_FILES
 from trainer.config.preflight import Checked, Roots, check_job, path_problems
 from trainer.config.preflight.hub import cache_folder
 from trainer.config.problems import ConfigError, DataError, RegattaError
@@ -94,6 +94,10 @@ def _runner(task: str) -> Callable[[Any, EventWriter, Callable[[], bool]], dict[
         from trainer.loop.finetune import finetune
 
         return finetune
+    if task in ("dpo", "kto"):
+        from trainer.loop.align import align
+
+        return align
     if task == "merge":
         from trainer.loop.merge import merge
 
@@ -198,7 +202,8 @@ def _checked(config: TaskConfig, roots: Roots | None) -> Checked:
     """What is known about a config whose models may still have to be fetched."""
     checked = check_job(config, roots, Path.cwd())
     if checked.problems:
-        about_data = all(problem.loc[:1] == (FIELD,) for problem in checked.problems)
+        data = {FIELD, *PREFERENCE_FILES.values()}
+        about_data = all(problem.loc[0] in data for problem in checked.problems)
         raise (DataError if about_data else ConfigError)(checked.problems)
     return checked
 

@@ -23,7 +23,8 @@ def test_presets_say_which_of_them_this_version_can_run(refusing_client: httpx.C
         (item["task"], item["available"]) for item in refusing_client.get("/presets").json()["items"]
     }
     assert ("finetune", True) in available
-    assert ("dpo", True) not in available
+    assert ("dpo", True) in available
+    assert ("quantize", True) not in available
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_the_schema_of_a_task_knows_its_arguments(refusing_client: httpx.Client)
     assert {"learning_rate", "model_name_or_path", "save_steps"} <= schema["properties"].keys()
 
 
-@pytest.mark.parametrize("task", ["dpo", "finetun", "..%2f"])
+@pytest.mark.parametrize("task", ["quantize", "finetun", "..%2f"])
 def test_a_task_without_a_schema_is_a_404(refusing_client: httpx.Client, task: str) -> None:
     answer = refusing_client.get(f"/schemas/{task}")
     assert answer.status_code == 404

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ def save_checkpoint(
     tokenizer: Tokenizer,
     optimizer: paddle.optimizer.AdamW | None,
     state: dict[str, Any],
+    save_more: Callable[[Path], None] | None = None,
 ) -> Checkpoint:
     """Write ``checkpoint-<step>``; when this returns, it is whole and on the disk.
 
@@ -36,6 +38,7 @@ def save_checkpoint(
         model, tokenizer: what the run holds.
         optimizer: None leaves its state out; the run can then go on only with a fresh one.
         state: content of ``trainer_state.json``.
+        save_more: adds files to the checkpoint's directory.
     """
     from trainer import save_model
 
@@ -45,6 +48,8 @@ def save_checkpoint(
         tokenizer.save(directory)
         if optimizer is not None:
             save_optimizer(model, optimizer, directory)
+        if save_more is not None:
+            save_more(directory)
         write_json(directory / STATE_FILE, finite(state))
     return checkpoint
 

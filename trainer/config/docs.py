@@ -21,7 +21,7 @@ from trainer.config.fields.optimizer import DecayFields, OptimizerFields
 from trainer.config.fields.parallel import ParallelFields
 from trainer.config.fields.peft import AdapterFields, LoraFields, PreferenceLoraFields, ReftFields
 from trainer.config.fields.precision import PrecisionFields
-from trainer.config.fields.preference import DpoFields, KtoFields
+from trainer.config.fields.preference import DpoFields, KtoFields, ReferenceFields
 from trainer.config.fields.quantization import QuantizationFields
 from trainer.config.names import ALIASES, DROPPED
 from trainer.config.schema import CONFIGS
@@ -43,7 +43,7 @@ SECTIONS: tuple[tuple[str, tuple[type[FieldGroup], ...]], ...] = (
     ("Checkpoints", (CheckpointFields,)),
     ("Kernels and recompute", (KernelFields,)),
     ("Parameter-efficient tuning", (LoraFields, PreferenceLoraFields, AdapterFields, ReftFields)),
-    ("Preference training", (DpoFields, KtoFields)),
+    ("Preference training", (DpoFields, KtoFields, ReferenceFields)),
     ("Quantization", (QuantizationFields,)),
     ("Merging", (MergeFields,)),
 )
@@ -80,6 +80,29 @@ skipped:
 
 Every line is read before a device is taken. Errors are counted by kind, and the first ten are shown with
 their line numbers. `regatta preview CONFIG.json` shows what is made of the first records, token by token.
+
+### Preference data
+
+`train_dataset_path` and `dev_dataset_path` of dpo and kto are files of JSON lines (gzip with a name in
+`.gz`). `src` and `tgt` are a conversation that ends with the user's turn, so `tgt` has one text fewer than
+`src` (none for one turn); `response` is what was judged as its answer:
+
+```json
+{"src": "a question", "response": ["one answer", "another"], "sort": [1, 0]}
+{"src": ["first turn", "second turn"], "tgt": ["first answer"], "response": ["an answer"], "sort": [0]}
+```
+
+* dpo: two responses and two different whole numbers; the larger one marks the chosen response.
+* kto: one response; `sort` is `[1]` (desirable) or `[0]` (undesirable). At least two records are needed:
+  for the KL term each prompt also gets the response of the next record that has another prompt.
+
+Space around texts is dropped. Records are raw text unless `chat_template` names a template: a tokenizer's own
+one is not used by itself. Raw text has the tokenizer's special tokens before every turn of the user, and EOS
+behind every answer and response. Examples are always packed into sequences of `max_seq_len`; the responses of
+an example share its prompt and do not see each other. What is longer than `max_seq_len` loses its oldest
+turns first; then the prompt keeps its last `max_prompt_len` tokens; then both responses are cut in proportion
+to their lengths, and end without EOS. Records of which nothing can be learned are left out, and a warning
+names them. `lazy` reads the training file while it trains.
 
 ## From records to tokens
 

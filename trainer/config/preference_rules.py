@@ -71,6 +71,20 @@ def what_is_computed_once_does_not_change(config: Any) -> Iterator[Problem]:
         yield Problem(("precompute_ref_log_probs",), msg, "Keep one of them.")
 
 
+@problem("precompute_ref_log_probs", "lazy")
+def what_is_computed_once_is_read_whole(config: Any) -> Iterator[Problem]:
+    if config.precompute_ref_log_probs and config.lazy:
+        msg = "true with lazy, which reads the data as a stream"
+        yield Problem(("precompute_ref_log_probs",), msg, "Set lazy to false.")
+
+
+@warning("precompute_ref_log_probs", "lora")
+def an_adapter_needs_no_second_model(config: Any) -> Iterator[Problem]:
+    if config.precompute_ref_log_probs and config.lora:
+        msg = "true has no effect with lora, whose reference is the model without its adapter"
+        yield Problem(("precompute_ref_log_probs",), msg, "Leave it out.")
+
+
 @warning("ref_model_update_steps", "reference_free")
 def no_reference_to_update(config: Any) -> Iterator[Problem]:
     if config.ref_model_update_steps > 0 and config.reference_free:

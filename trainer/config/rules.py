@@ -15,11 +15,14 @@ from trainer.config.values import show
 
 __all__ = ["GENERATION_METRICS", "METRICS", "PROBLEMS", "WARNINGS", "findings"]
 
+REWARDS = ("rewards/chosen", "rewards/rejected", "rewards/margins")
+LOG_PROBABILITIES = ("logps/chosen", "logps/rejected")
+
 #: What evaluation measures, by task; each name also with `eval_` in front.
 METRICS = {
     "finetune": ("loss", "accuracy", "ppl"),
-    "dpo": ("loss", "rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins"),
-    "kto": ("loss", "rewards/chosen", "rewards/rejected", "rewards/margins", "kl"),
+    "dpo": ("loss", *REWARDS, "rewards/accuracies", *LOG_PROBABILITIES),
+    "kto": ("loss", *REWARDS, *LOG_PROBABILITIES, "kl"),
 }
 
 #: What evaluation measures besides with eval_with_do_generation.

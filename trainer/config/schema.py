@@ -18,7 +18,7 @@ from trainer.config.fields.optimizer import DecayFields, OptimizerFields
 from trainer.config.fields.parallel import ParallelFields
 from trainer.config.fields.peft import AdapterFields, LoraFields, PreferenceLoraFields, ReftFields
 from trainer.config.fields.precision import PrecisionFields
-from trainer.config.fields.preference import DpoFields, KtoFields
+from trainer.config.fields.preference import DpoFields, KtoFields, ReferenceFields
 from trainer.config.fields.quantization import QuantizationFields
 from trainer.config.standing import setting, standing_of
 from trainer.config.values import Flag, Real
@@ -112,7 +112,7 @@ class QuantizeConfig(
     learning_rate: Real = setting(2e-5, "Peak learning rate.", ge=0)
 
 
-class PreferenceConfig(PreferenceLoraFields, PreferenceDataFields, TrainingConfig):
+class PreferenceConfig(ReferenceFields, PreferenceLoraFields, PreferenceDataFields, TrainingConfig):
     """Arguments that dpo and kto share."""
 
     unified_checkpoint: Flag = setting(True, description_of(CheckpointFields, "unified_checkpoint"))

@@ -5,7 +5,7 @@ import difflib
 from trainer.config.problems import Problem
 
 TASKS: tuple[str, ...] = ("finetune", "dpo", "kto", "quantize", "merge", "export", "evaluate")
-AVAILABLE_TASKS: tuple[str, ...] = ("finetune", "merge", "evaluate")
+AVAILABLE_TASKS: tuple[str, ...] = ("finetune", "dpo", "kto", "merge", "evaluate")
 
 #: Names that other programs give to a task.
 SYNONYMS = {

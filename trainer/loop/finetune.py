@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from trainer import load_tokenizer
+from trainer.checkpoint.find import Checkpoint
 from trainer.config import FinetuneConfig
 from trainer.data.encoding import build_encoder, ending_warning
 from trainer.events import EventWriter
 from trainer.loop.data import evaluation_data, training_rows
-from trainer.loop.evaluation import TokenEvaluation
+from trainer.loop.evaluation import Evaluation, TokenEvaluation
 from trainer.loop.objective import Objective, Supervised
 from trainer.loop.precision import Precision
 from trainer.loop.setup import Material, StopQuestion, build_collator
@@ -20,22 +21,34 @@ from trainer.models.base import CausalLM
 def finetune(config: FinetuneConfig, events: EventWriter, should_stop: StopQuestion) -> dict[str, Any]:
     """Run the task; see `trainer.loop.task.run_training`. Paths may be relative to the working directory."""
     config = absolute_output(config)
-    return run_training(config, events, should_stop, lambda: _material(config, events), _prepare)
+    task = _Finetuning(config, events)
+    return run_training(config, events, should_stop, task.read, task.prepare)
 
 
-def _material(config: FinetuneConfig, events: EventWriter) -> Material:
-    tokenizer = load_tokenizer(config.tokenizer_name_or_path or config.model_name_or_path)
-    encoder = build_encoder(config, tokenizer)
-    if warning := ending_warning(config, tokenizer):
-        events.warn(warning)
-    collate = build_collator(config, tokenizer)
-    train = training_rows(config, encoder, events) if config.do_train else None
-    dev = None
-    if config.do_eval:
-        data = evaluation_data(config, encoder, tokenizer, events)
-        dev = TokenEvaluation(data, collate, config.per_device_eval_batch_size)
-    return Material(tokenizer, train, dev, collate)
+class _Finetuning:
+    """The task's own part of a training."""
 
+    def __init__(self, config: FinetuneConfig, events: EventWriter) -> None:
+        self._config = config
+        self._events = events
+        self._dev: TokenEvaluation | None = None
 
-def _prepare(model: CausalLM, material: Material, precision: Precision) -> tuple[Material, Objective]:
-    return material, Supervised()
+    def read(self) -> Material:
+        """The data, encoded."""
+        config, events = self._config, self._events
+        tokenizer = load_tokenizer(config.tokenizer_name_or_path or config.model_name_or_path)
+        encoder = build_encoder(config, tokenizer)
+        if warning := ending_warning(config, tokenizer):
+            events.warn(warning)
+        collate = build_collator(config, tokenizer)
+        train = training_rows(config, encoder, events) if config.do_train else None
+        if config.do_eval:
+            data = evaluation_data(config, encoder, tokenizer, events)
+            self._dev = TokenEvaluation(data, collate, config.per_device_eval_batch_size)
+        return Material(tokenizer, train, collate)
+
+    def prepare(
+        self, model: CausalLM, material: Material, precision: Precision, start: Checkpoint | None
+    ) -> tuple[Objective, Evaluation | None]:
+        """Every token of an answer counts the same."""
+        return Supervised(), self._dev

@@ -8,6 +8,7 @@ forward pass: so each micro-batch's part is divided by it, and parts and their g
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import paddle
@@ -40,12 +41,26 @@ class Objective(Protocol):
         """The loss of the step over these micro-batches."""
         ...
 
+    def stepped(self, model: CausalLM, step: int) -> None:
+        """Step number `step` (from 1) has changed the model."""
+        ...
+
+    def save(self, directory: Path) -> None:
+        """Add to a checkpoint what the objective needs to go on from it."""
+        ...
+
 
 class Supervised:
     """The mean loss of the label tokens."""
 
     def begin(self, model: CausalLM, batches: Sequence[Batch], precision: FullPrecision) -> StepLoss:
         return _SupervisedStep(model, batches)
+
+    def stepped(self, model: CausalLM, step: int) -> None:
+        """Nothing changes from step to step."""
+
+    def save(self, directory: Path) -> None:
+        """Nothing is needed."""
 
 
 class _SupervisedStep:

@@ -38,18 +38,16 @@ Collate = Callable[[Sequence[Any]], Any]
 
 @dataclass(frozen=True)
 class Material:
-    """What a task trains on and evaluates.
+    """What a task trains on.
 
     Attributes:
         tokenizer: saved beside the weights.
         train: None when nothing is trained.
-        dev: None when nothing is evaluated.
         collate: makes a batch of rows of `train`.
     """
 
     tokenizer: Tokenizer
     train: TrainingRows | None
-    dev: Evaluation | None
     collate: Collate
 
 
@@ -98,6 +96,7 @@ def prepare_run(
     events: EventWriter,
     material: Material,
     objective: Objective,
+    dev: Evaluation | None,
     model: CausalLM,
     precision: Precision,
     start: Checkpoint | None,
@@ -108,6 +107,7 @@ def prepare_run(
         config, events: the arguments (with absolute paths), and where to report.
         material: the data; there is something to train on.
         objective: what a step minimises.
+        dev: what is evaluated; None when nothing is.
         model: with the weights to begin with, which are those of `start` when it is given.
         precision: from `choose_precision`.
         start: the checkpoint to go on from.
@@ -150,7 +150,7 @@ def prepare_run(
         output_dir=output_dir,
         events=events,
         train=train,
-        dev=material.dev,
+        dev=dev,
         collate=material.collate,
         objective=objective,
         tokenizer=material.tokenizer,
@@ -166,11 +166,16 @@ def prepare_run(
     )
 
 
-def build_collator(config: FinetuneConfig, tokenizer: Tokenizer) -> Collator:
-    """The collator for a tokenizer: its padding side, its pad id (its EOS when it has none)."""
+def pad_token(tokenizer: Tokenizer) -> int:
+    """What padding is filled with: the pad id, or the EOS where there is none."""
     pad_ids = [token for token in (tokenizer.pad_id, tokenizer.eos_id) if token is not None]
+    return pad_ids[0] if pad_ids else 0
+
+
+def build_collator(config: FinetuneConfig, tokenizer: Tokenizer) -> Collator:
+    """The collator for a tokenizer."""
     return Collator(
-        pad_id=pad_ids[0] if pad_ids else 0,
+        pad_id=pad_token(tokenizer),
         side=tokenizer.padding_side,
         length=config.max_length if config.pad_to_max_length or config.zero_padding else None,
         multiple_of=config.pad_to_multiple_of,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from trainer.checkpoint.find import Checkpoint
 from trainer.config.schema import RunConfig
 from trainer.events import EventWriter
 from trainer.loop.adapters import starting_model
@@ -28,8 +29,9 @@ log = logging.getLogger(__name__)
 #: Reads the data of a task; called before the model is loaded, so that bad data costs no time.
 ReadMaterial = Callable[[], Material]
 
-#: What the task does with the model before it trains: the material to use, and what a step minimises.
-Prepare = Callable[[CausalLM, Material, Precision], tuple[Material, Objective]]
+#: What the task makes of the model before it trains, given the checkpoint it goes on from: what a step
+#: minimises, and what is evaluated (None: nothing).
+Prepare = Callable[[CausalLM, Material, Precision, Checkpoint | None], tuple[Objective, Evaluation | None]]
 
 
 def run_training(
@@ -67,11 +69,11 @@ def run_training(
         "%s, %.4g million parameters, on %s; %d of them are trained (%.3g %%)",
         *(model.config.model_type, all_parameters / 1e6, device, trainable, 100 * trainable / all_parameters),
     )
-    material, objective = prepare(model, material, precision)
+    objective, dev = prepare(model, material, precision, start)
     if material.train is None:
-        return _evaluate_only(config, events, material.dev, model, precision, should_stop)
+        return _evaluate_only(config, events, dev, model, precision, should_stop)
 
-    run = prepare_run(config, events, material, objective, model, precision, start)
+    run = prepare_run(config, events, material, objective, dev, model, precision, start)
     began = time.monotonic()
     stopped = train(run, should_stop)
     seconds = time.monotonic() - began

@@ -65,7 +65,10 @@ def save(run: Run, metrics: dict[str, float]) -> None:
     state.loss_scaling = precision.state()
     stored = state.as_dict(run.plan.total_steps, run.plan.total_epochs)
     optimizer = None if run.config.ignore_save_lr_and_optim else run.optimizer
-    checkpoint = save_checkpoint(run.output_dir, state.step, run.model, run.tokenizer, optimizer, stored)
+    more = run.objective.save
+    checkpoint = save_checkpoint(
+        run.output_dir, state.step, run.model, run.tokenizer, optimizer, stored, more
+    )
     run.saved_step = state.step
     run.report.saved(checkpoint, metrics, best)
     limit = run.config.save_total_limit
@@ -113,6 +116,7 @@ def _take_step(run: Run, step: StepRows, rate: float) -> StepResult:
         state.skipped += 1
     else:
         state.add_loss(result.loss, result.measures)
+        run.objective.stepped(run.model, state.step)
     return result
 
 

@@ -14,8 +14,10 @@ from trainer.models.layers import FusedLinear
 from trainer.models.weights import Weight, WeightMap
 from trainer.ops.alibi import Alibi
 from trainer.ops.attention import cached_attention, causal_attention
+from trainer.ops.branches import BranchedDocuments
 from trainer.ops.kv_cache import KVCache
 from trainer.ops.linear_cross_entropy import TokenLoss, linear_cross_entropy
+from trainer.ops.linear_log_probabilities import linear_log_probabilities
 from trainer.ops.packing import Packing
 from trainer.ops.prefix import PrefixedDocuments
 
@@ -119,6 +121,31 @@ class CausalLM(nn.Layer):
         hidden = self._decode_packed(input_ids, packing)
         return linear_cross_entropy(hidden, self.head_weight, packing.pack(labels))
 
+    def log_probabilities(
+        self,
+        input_ids: Tensor,
+        labels: Tensor,
+        responses: Tensor,
+        count: int,
+        position_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        branches: Tensor | None = None,
+    ) -> Tensor:
+        """Log-probability of each response, float32 `[count]`: the sum over its labels; differentiable.
+
+        Args:
+            labels: as for `loss`.
+            responses: int64 `[batch, sequence]`, the number (1 to `count`) of the response that the label at
+                this position belongs to; 0 = none.
+            branches: int64 `[batch, sequence]`: 0 in what the responses of a document have in common, then
+                1, 2, … in each of them; they do not see each other. By default there is nothing of that.
+        """
+        packing = Packing.of(input_ids, position_ids, attention_mask, branches)
+        hidden = self._decode_packed(input_ids, packing)
+        of_tokens = linear_log_probabilities(hidden, self.head_weight, packing.pack(labels))
+        places = packing.pack(responses)
+        return paddle.scatter_nd_add(paddle.zeros([count + 1]), places.unsqueeze(1), of_tokens)[1:]
+
     @paddle.no_grad()
     def new_cache(self, batch: int) -> KVCache:
         """A cache for `next_logits`, which holds the prefix and no token yet."""
@@ -182,12 +209,19 @@ class CausalLM(nn.Layer):
     def _decode_packed(self, input_ids: Tensor, packing: Packing) -> Tensor:
         ids = packing.pack(input_ids)
         if self.prefix is None:
-            attend = self._attention(packing.lengths, packing.positions)
-            return self.decode(ids, packing.positions, attend)
+            return self.decode(ids, packing.positions, self._packed_attention(packing))
+        if packing.branches is not None:
+            raise NotImplementedError("documents with branches have no prefix")
         documents = PrefixedDocuments.of(packing.lengths, packing.positions, self.prefix.tokens)
         attend = self._attention(documents.lengths, documents.positions)
         attend = documents.attention(attend, self.prefix.pairs())
         return self.decode(ids, packing.positions + documents.tokens, attend)
+
+    def _packed_attention(self, packing: Packing) -> Attend:
+        if packing.branches is None:
+            return self._attention(packing.lengths, packing.positions)
+        documents = BranchedDocuments.of(packing.lengths, packing.positions, packing.branches)
+        return documents.attention(self._attention(documents.lengths, documents.positions))
 
     def _attention(self, lengths: tuple[int, ...], positions: np.ndarray) -> Attend:
         """Attention over packed documents of these lengths at these positions."""

@@ -5,6 +5,7 @@ memory is `chunk x vocabulary` however long the batch is. Rows without a label a
 matrix product of the model.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import paddle
@@ -54,7 +55,8 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor) -> Toke
     return TokenLoss(_LinearCrossEntropy.apply(hidden, weight, labels), tokens, None)
 
 
-def _chunks(hidden: Tensor, labels: Tensor):
+def chunks(hidden: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Hidden states and labels, `ROWS_PER_CHUNK` rows at a time."""
     rows = hidden.shape[0]
     for start in range(0, rows, ROWS_PER_CHUNK):
         yield hidden[start : start + ROWS_PER_CHUNK], labels[start : start + ROWS_PER_CHUNK]
@@ -63,8 +65,8 @@ def _chunks(hidden: Tensor, labels: Tensor):
 def _evaluate(hidden: Tensor, weight: Tensor, labels: Tensor) -> tuple[Tensor, int]:
     total = paddle.zeros([], "float32")
     correct = 0
-    for rows, targets in _chunks(hidden, labels):
-        logits = _logits(rows, weight)
+    for rows, targets in chunks(hidden, labels):
+        logits = project(rows, weight)
         correct += int((logits.argmax(axis=-1) == targets).sum())
         probabilities = functional.softmax_(logits, axis=-1)
         of_targets = paddle.take_along_axis(probabilities, targets.unsqueeze(1), axis=1).reshape([-1])
@@ -80,7 +82,7 @@ class _LinearCrossEntropy(PyLayer):
         hidden_wanted, weight_wanted = not hidden.stop_gradient, not weight.stop_gradient
         total = paddle.zeros([], "float32")
         grad_hidden, grad_weight = [], None
-        for rows, targets in _chunks(hidden, labels):
+        for rows, targets in chunks(hidden, labels):
             loss, grad_logits = _loss_and_gradient(rows, weight, targets)
             total = total + loss
             if hidden_wanted:
@@ -101,7 +103,7 @@ class _LinearCrossEntropy(PyLayer):
 
 def _loss_and_gradient(rows: Tensor, weight: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Summed loss of a chunk, and softmax(logits) - onehot(targets) in the dtype of `rows`."""
-    probabilities = functional.softmax_(_logits(rows, weight), axis=-1)
+    probabilities = functional.softmax_(project(rows, weight), axis=-1)
     count, vocabulary = probabilities.shape
     places = paddle.arange(count, dtype="int64") * vocabulary + targets
     flat = probabilities.reshape_([-1])
@@ -122,11 +124,12 @@ def _total_loss(of_targets: Tensor, rows: Tensor, weight: Tensor, targets: Tenso
     if unlikely.shape[0] == 0:
         return -paddle.log(of_targets).sum()
     likely = paddle.nonzero(paddle.logical_not(is_unlikely)).reshape([-1])
-    logits = _logits(paddle.gather(rows, unlikely), weight)
+    logits = project(paddle.gather(rows, unlikely), weight)
     target_logits = paddle.take_along_axis(logits, paddle.gather(targets, unlikely).unsqueeze(1), axis=1)
     far = paddle.logsumexp(logits, axis=-1).sum() - target_logits.sum()
     return far - paddle.log(paddle.gather(of_targets, likely)).sum()
 
 
-def _logits(rows: Tensor, weight: Tensor) -> Tensor:
+def project(rows: Tensor, weight: Tensor) -> Tensor:
+    """Logits, float32 `[rows, vocabulary]`."""
     return paddle.matmul(rows, weight, transpose_y=True).astype("float32")

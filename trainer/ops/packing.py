@@ -22,15 +22,24 @@ class Packing:
         positions: int64 `[tokens]`, the position of each real token.
         index: int64 `[tokens]`, where each real token lies in the flattened padded batch; None when there is
             no padding.
+        branches: int64 `[tokens]`, the branch of its document that each real token belongs to, 0 = trunk;
+            None when no document has more than one.
     """
 
     shape: tuple[int, int]
     lengths: tuple[int, ...]
     positions: np.ndarray
     index: Tensor | None
+    branches: np.ndarray | None = None
 
     @classmethod
-    def of(cls, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None) -> "Packing":
+    def of(
+        cls,
+        input_ids: Tensor,
+        position_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        branches: Tensor | None = None,
+    ) -> "Packing":
         """Plan the packing of a batch.
 
         Args:
@@ -39,21 +48,27 @@ class Packing:
                 column.
             attention_mask: `[batch, sequence]`, 0 = padding, else the number of the document that the token
                 belongs to (1 everywhere where a row is one document); by default every token is real.
+            branches: int `[batch, sequence]`, 0 in the trunk of a document, which comes first, then 1, 2, …
+                in its branches, which see the trunk and not each other; by default there are none.
         """
         batch, sequence = input_ids.shape
         if position_ids is None:
             positions = np.broadcast_to(np.arange(sequence, dtype=np.int64), (batch, sequence))
         else:
             positions = position_ids.numpy().astype(np.int64)
+        parts = None if branches is None else branches.numpy().reshape(-1)
+        if parts is not None and parts.max() <= 1:
+            parts = None
         if attention_mask is None:
-            return cls((batch, sequence), (sequence,) * batch, positions.reshape(-1), None)
+            return cls((batch, sequence), (sequence,) * batch, positions.reshape(-1), None, parts)
         documents = attention_mask.numpy().reshape(batch, sequence)
         real = documents != 0
         lengths = _document_lengths(documents, real)
         if real.all():
-            return cls((batch, sequence), lengths, positions.reshape(-1), None)
+            return cls((batch, sequence), lengths, positions.reshape(-1), None, parts)
         index = np.flatnonzero(real)
-        return cls((batch, sequence), lengths, positions.reshape(-1)[index], paddle.to_tensor(index))
+        parts = None if parts is None else parts[index]
+        return cls((batch, sequence), lengths, positions.reshape(-1)[index], paddle.to_tensor(index), parts)
 
     def pack(self, padded: Tensor) -> Tensor:
         """Take the real tokens out of `[batch, sequence]`, giving `[tokens]`."""

@@ -421,7 +421,7 @@ def test_conversations_are_trained(make_config: MakeConfig, tmp_path: Path) -> N
 
 def test_a_task_that_does_not_exist_is_refused(make_config: MakeConfig) -> None:
     with pytest.raises(ConfigError, match="not available"):
-        run_task("dpo", make_config(), Recorder().writer, never)
+        run_task("export", make_config(), Recorder().writer, never)
 
 
 # Fused matrices

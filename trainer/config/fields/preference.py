@@ -13,6 +13,16 @@ WITHOUT_REFERENCE = ("or", "orpo", "simpo")
 CAN_BE_REFERENCE_FREE = ("sigmoid", "hinge", "ipo", *WITHOUT_REFERENCE)
 
 
+class ReferenceFields(FieldGroup):
+    """The reference policy of both tasks."""
+
+    precompute_ref_log_probs: Flag = setting(
+        False,
+        "In full training, compute the reference's log-probabilities once and keep them in output_dir, so"
+        " that no second model is held in memory. An argument of this service.",
+    )
+
+
 class DpoFields(FieldGroup):
     """Direct preference optimization and its relatives."""
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from trainer.config.adapters import LoraSettings, is_adapter
 from trainer.config.chat_templates import NONE
+from trainer.config.data_files import PREFERENCE_FILES
 from trainer.config.preflight.adapter import adapter_changes, check_adapter
 from trainer.config.preflight.chat_template import check_chat_template
 from trainer.config.preflight.data import check_data
@@ -19,13 +20,21 @@ from trainer.config.preflight.model import (
 )
 from trainer.config.preflight.paths import Finder, Roots
 from trainer.config.preflight.places import Checked, Places
+from trainer.config.preflight.preference_data import check_preference_data
 from trainer.config.preflight.steps import check_steps
 from trainer.config.problems import Problem
 from trainer.config.reading import Reading
-from trainer.config.schema import FinetuneConfig, MergeConfig, TaskConfig
+from trainer.config.schema import DpoConfig, FinetuneConfig, KtoConfig, MergeConfig, RunConfig, TaskConfig
 from trainer.config.tasks import task_problem
 
-PATHS = (MODEL, TOKENIZER, "dataset_name_or_path", "output_dir", "resume_from_checkpoint")
+PATHS = (
+    MODEL,
+    TOKENIZER,
+    "dataset_name_or_path",
+    *PREFERENCE_FILES.values(),
+    "output_dir",
+    "resume_from_checkpoint",
+)
 
 
 def check_job(config: TaskConfig, roots: Roots | None, base: Path | None = None) -> Checked:
@@ -41,7 +50,7 @@ def check_job(config: TaskConfig, roots: Roots | None, base: Path | None = None)
     """
     if isinstance(config, MergeConfig):
         return check_merge(config, roots, base)
-    if not isinstance(config, FinetuneConfig):
+    if not isinstance(config, RunConfig):
         problem = task_problem(config.task)
         return Checked(config, (problem,) if problem else ())
     return _Check(config, roots, base).run()
@@ -64,9 +73,9 @@ def path_problems(reading: Reading, roots: Roots | None, base: Path | None = Non
 class _Check(Places):
     """The check of a task that uses data: the steps in order, with what they find."""
 
-    config: FinetuneConfig
+    config: RunConfig
 
-    def __init__(self, config: FinetuneConfig, roots: Roots | None, base: Path | None) -> None:
+    def __init__(self, config: RunConfig, roots: Roots | None, base: Path | None) -> None:
         super().__init__(config, roots, base)
         self.inside_tokenizer: Finder | None = None
 
@@ -89,7 +98,7 @@ class _Check(Places):
         if isinstance(named, Path) and is_adapter(named):
             self._adapter_as_model(finder, named)
         for name in ("lora_path", "prefix_path"):
-            given = getattr(self.config, name)
+            given = getattr(self.config, name, None)
             folder = self.folder(finder, name, given) if given else None
             if folder:
                 settings, problems = check_adapter(folder, finder, name)
@@ -140,6 +149,8 @@ class _Check(Places):
 
     def _chat_template(self, models: Finder, data: Finder) -> None:
         given = self.config.chat_template
+        if given is None and not isinstance(self.config, FinetuneConfig):
+            return  # preference data is raw text unless a template is named
         tokenizer = self.changes.get("tokenizer_name_or_path") or self.changes.get("model_name_or_path")
         if given == NONE or (given is None and tokenizer is None):
             return
@@ -158,21 +169,37 @@ class _Check(Places):
         self.problems += check_chat_template(given, Path(tokenizer or "."), finder)
 
     def _data(self, finder: Finder) -> None:
-        folder = self.folder(finder, "dataset_name_or_path", self.config.dataset_name_or_path)
+        if isinstance(self.config, FinetuneConfig):
+            self._folder_of_records(finder, self.config)
+        else:
+            self._files_of_preferences(finder, self.config)
+
+    def _files_of_preferences(self, finder: Finder, config: DpoConfig | KtoConfig) -> None:
+        found = check_preference_data(finder, config)
+        self.problems += found.problems
+        self.warnings += found.warnings
+        self.warnings += found.warnings
+        self.statistics |= found.statistics
+        self.changes |= found.changes
+        if config.do_train and config.max_steps > 0:
+            self.statistics["optimizer_steps"] = config.max_steps
+
+    def _folder_of_records(self, finder: Finder, config: FinetuneConfig) -> None:
+        folder = self.folder(finder, "dataset_name_or_path", config.dataset_name_or_path)
         if not folder:
             return
-        problems, splits = check_data(folder, finder, self.config)
+        problems, splits = check_data(folder, finder, config)
         self.problems += problems
         self.statistics |= splits
-        if "train" not in splits or not self.config.do_train or problems:
+        if "train" not in splits or not config.do_train or problems:
             return
-        if not (self.config.zero_padding or self.config.lazy):
-            problems, warnings, steps = check_steps(self.config, splits["train"]["examples"])
+        if not (config.zero_padding or config.lazy):
+            problems, warnings, steps = check_steps(config, splits["train"]["examples"])
             self.problems += problems
             self.warnings += warnings
             self.statistics["optimizer_steps"] = steps
-        elif self.config.max_steps > 0:
-            self.statistics["optimizer_steps"] = self.config.max_steps
+        elif config.max_steps > 0:
+            self.statistics["optimizer_steps"] = config.max_steps
 
 
 __all__ = ["Checked", "Roots", "check_job", "path_problems"]

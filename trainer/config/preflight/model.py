@@ -15,7 +15,7 @@ from trainer.config.preflight.folder import (
 from trainer.config.preflight.paths import Finder
 from trainer.config.preflight.weights import Weights, read_weights
 from trainer.config.problems import Problem
-from trainer.config.schema import FinetuneConfig
+from trainer.config.schema import FinetuneConfig, RunConfig
 from trainer.config.values import show
 
 MODEL = "model_name_or_path"
@@ -47,7 +47,7 @@ VOCABULARY = ("vocab_size",)
 
 
 def check_model(
-    folder: Path, finder: Finder, config: FinetuneConfig | None
+    folder: Path, finder: Finder, config: RunConfig | None
 ) -> tuple[list[Problem], list[Problem], dict[str, Any]]:
     """Problems, warnings and statistics (`model_type`, `tensors`, `bytes`) of a model folder.
 
@@ -73,16 +73,18 @@ def check_model(
     return problems, warnings, statistics
 
 
-def _doubts(content: dict[str, Any], config: FinetuneConfig) -> Iterator[Problem]:
+def _doubts(content: dict[str, Any], config: RunConfig) -> Iterator[Problem]:
     """What is legal for a model with this config.json, but surely unwanted."""
     if content["model_type"] == "gemma" and config.fp16:
         msg = "Gemma's activations leave the range of float16, so fp16 training of it is fragile"
         yield Problem(("fp16",), msg, "Set bf16 to true in place of fp16.")
     longest = content.get("max_position_embeddings")
-    if isinstance(longest, int) and 0 < longest < config.max_length:
-        msg = f"max_length {config.max_length} > max_position_embeddings {longest} of the model, "
+    name = "max_length" if isinstance(config, FinetuneConfig) else "max_seq_len"
+    wanted = getattr(config, name)
+    if isinstance(longest, int) and 0 < longest < wanted:
+        msg = f"{name} {wanted} > max_position_embeddings {longest} of the model, "
         msg += "which has not learned longer sequences"
-        yield Problem(("max_length",), msg, f"Set max_length to at most {longest}.")
+        yield Problem((name,), msg, f"Set {name} to at most {longest}.")
 
 
 def has_tokenizer(folder: Path) -> bool:

@@ -167,10 +167,11 @@ def test_dropping_every_batch_is_refused(config: Config, roots: Roots) -> None:
 
 
 def test_a_task_that_is_not_available_is_not_checked_further(roots: Roots) -> None:
-    config = read_config("dpo", {"model_name_or_path": "m", "output_dir": "o", "do_train": True}).config
+    arguments = {"model_name_or_path": "m", "output_dir": "o", "do_ptq": True, "dataset_name_or_path": "d"}
+    config = read_config("quantize", arguments).config
     assert config is not None
     (problem,) = check_job(config, roots).problems
-    assert problem.msg == "task dpo is not available in this version"
+    assert problem.msg == "task quantize is not available in this version"
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data is not beside this checkout")

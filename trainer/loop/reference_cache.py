@@ -1,0 +1,115 @@
+"""Log-probabilities of the reference policy, computed once and kept in the run's folder.
+
+They save the memory of a second model, and its forward pass in every step. The file's name is made of what
+they depend on, so a run that is repeated or resumed reads them, and another model or other data does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import paddle
+from paddle import Tensor
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from trainer.data.preference_batches import PreferenceBatch
+from trainer.files import atomic_file
+from trainer.loop.reference import quiet_log_probabilities
+from trainer.models.base import CausalLM
+
+log = logging.getLogger(__name__)
+
+FOLDER = "reference_log_probabilities"
+_KEY_BYTES = 16
+
+
+class KnownReference:
+    """A reference policy of which nothing but its log-probabilities of known responses is left.
+
+    Attributes:
+        values: summed log-probability by the key of a response behind its prompt.
+    """
+
+    def __init__(self, values: dict[bytes, float]) -> None:
+        self.values = values
+
+    def log_probabilities(self, batch: PreferenceBatch) -> Tensor:
+        """See `trainer.loop.reference.Reference`."""
+        return paddle.to_tensor(np.array([self.values[key] for key in response_keys(batch)], np.float32))
+
+
+def known_reference(
+    folder: Path, fingerprint: str, batches: Iterable[PreferenceBatch], model: Callable[[], CausalLM]
+) -> KnownReference:
+    """Read the reference's log-probabilities of all responses, or compute and keep them.
+
+    Args:
+        folder: of the run.
+        fingerprint: a text that is the same only for the same model, data and precision.
+        batches: all of them; mismatched ones inside them count too.
+        model: the reference; asked for when nothing was kept.
+    """
+    name = hashlib.blake2b(fingerprint.encode(), digest_size=_KEY_BYTES).hexdigest()
+    path = folder / FOLDER / f"{name}.safetensors"
+    values = _read(path)
+    if values is None:
+        log.info("computing the log-probabilities of the reference")
+        reference = model()
+        values = {}
+        for batch in _with_mismatched(batches):
+            found = quiet_log_probabilities(reference, batch).numpy()
+            values.update(zip(response_keys(batch), map(float, found), strict=True))
+        _write(path, values)
+    else:
+        log.info("the log-probabilities of the reference are those of %s", path)
+    return KnownReference(values)
+
+
+def response_keys(batch: PreferenceBatch) -> Iterator[bytes]:
+    """For every response of a batch, in order, bytes that tell it and its prompt from all others."""
+    for row in range(batch.rows):
+        for document in range(1, int(batch.documents[row].max()) + 1):
+            here = batch.documents[row] == document
+            branches = batch.branches[row]
+            prompt = batch.input_ids[row][here & (branches == 0)]
+            for branch in range(1, int(branches[here].max()) + 1):
+                place = here & (branches == branch)
+                digest = hashlib.blake2b(prompt.tobytes(), digest_size=_KEY_BYTES)
+                digest.update(b"/")
+                digest.update(batch.input_ids[row][place].tobytes())
+                digest.update(batch.labels[row][place].tobytes())
+                yield digest.digest()
+
+
+def model_fingerprint(folder: Path) -> str:
+    """A text that changes when a model does: names, sizes and times of its configuration and weights."""
+    files = sorted([*folder.glob("*.json"), *folder.glob("*.safetensors")])
+    return ", ".join(f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files)
+
+
+def _with_mismatched(batches: Iterable[PreferenceBatch]) -> Iterator[PreferenceBatch]:
+    for batch in batches:
+        yield batch
+        if batch.mismatched is not None:
+            yield batch.mismatched
+
+
+def _read(path: Path) -> dict[bytes, float] | None:
+    try:
+        stored = load_file(path)
+        pairs = zip(stored["keys"], stored["values"], strict=True)
+        return {key.tobytes(): float(value) for key, value in pairs}
+    except (FileNotFoundError, SafetensorError, KeyError, ValueError):
+        return None
+
+
+def _write(path: Path, values: dict[bytes, float]) -> None:
+    keys = np.frombuffer(b"".join(values), np.uint8).reshape(-1, _KEY_BYTES)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as file:
+        file.write(save({"keys": keys, "values": np.array(list(values.values()), np.float32)}))

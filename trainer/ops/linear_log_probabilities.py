@@ -1,0 +1,77 @@
+"""Vocabulary projection and log-probabilities in one, without ever holding all the logits.
+
+Like `trainer.ops.linear_cross_entropy`, for losses that are no sum over tokens: what each token's
+log-probability is worth is known only when gradients come back, so the logits of a chunk are made once more
+in the backward pass. Between the passes one number a token is kept. Rows without a label are left out.
+"""
+
+import paddle
+from paddle import Tensor
+from paddle.autograd import PyLayer
+
+from trainer.ops.finite import mark_failures
+from trainer.ops.linear_cross_entropy import chunks, project
+
+
+def linear_log_probabilities(hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
+    """log p(label) under softmax(hidden @ weight^T), float32 `[tokens]`; 0 where there is no label.
+
+    Args:
+        hidden: `[tokens, width]`.
+        weight: `[vocabulary, width]`.
+        labels: int `[tokens]`; negative labels are ignored.
+    """
+    labels = labels.astype("int64")
+    rows = paddle.nonzero(labels >= 0).reshape([-1])
+    if rows.shape[0] == 0:
+        return hidden.sum(axis=-1).astype("float32") * 0.0
+    if rows.shape[0] == labels.shape[0]:
+        return _LinearLogProbabilities.apply(hidden, weight, labels)
+    found = _LinearLogProbabilities.apply(paddle.gather(hidden, rows), weight, paddle.gather(labels, rows))
+    return paddle.scatter(paddle.zeros([labels.shape[0]], "float32"), rows, found)
+
+
+class _LinearLogProbabilities(PyLayer):
+    @staticmethod
+    def forward(ctx, hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
+        found, normalizers = [], []
+        for rows, targets in chunks(hidden, labels):
+            logits = project(rows, weight)
+            normalizer = paddle.logsumexp(logits, axis=-1)
+            of_targets = paddle.take_along_axis(logits, targets.unsqueeze(1), axis=1).reshape([-1])
+            found.append(of_targets - normalizer)
+            normalizers.append(normalizer)
+        ctx.wanted = not hidden.stop_gradient, not weight.stop_gradient
+        ctx.save_for_backward(hidden, weight, labels)
+        ctx.normalizers = normalizers
+        return mark_failures(paddle.concat(found), hidden, weight)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, labels = ctx.saved_tensor()
+        hidden_wanted, weight_wanted = ctx.wanted
+        grad_hidden, grad_weight, start = [], None, 0
+        for (rows, targets), normalizer in zip(chunks(hidden, labels), ctx.normalizers, strict=True):
+            end = start + rows.shape[0]
+            grad_logits = _gradient(project(rows, weight), normalizer, targets, grad[start:end])
+            grad_logits, start = grad_logits.astype(rows.dtype), end
+            if hidden_wanted:
+                grad_hidden.append(paddle.matmul(grad_logits, weight))
+            if weight_wanted:
+                part = paddle.matmul(grad_logits, rows, transpose_x=True).astype("float32")
+                grad_weight = part if grad_weight is None else grad_weight.add_(part)
+        ctx.normalizers = None
+        return (
+            paddle.concat(grad_hidden) if grad_hidden else None,
+            None if grad_weight is None else grad_weight.astype(weight.dtype),
+        )
+
+
+def _gradient(logits: Tensor, normalizer: Tensor, targets: Tensor, grad: Tensor) -> Tensor:
+    """(onehot(targets) - softmax(logits)) * grad, float32 `[rows, vocabulary]`; overwrites the logits."""
+    count, vocabulary = logits.shape
+    grad = grad.astype("float32")
+    flat = logits.subtract_(normalizer.unsqueeze(1)).exp_().multiply_(-grad.unsqueeze(1)).reshape_([-1])
+    places = paddle.arange(count, dtype="int64") * vocabulary + targets
+    flat = paddle.scatter_(flat, places, paddle.gather(flat, places) + grad)
+    return flat.reshape_([count, vocabulary])
