@@ -16,20 +16,26 @@ from api.problems import invalid
 from trainer.config.problems import Problem
 
 MOST_EXAMPLES = 10
+#: The tasks that read records.
+PREVIEWED = ("finetune", "evaluate", "dpo", "kto")
 TIMEOUT_S = 30
 
 
-def preview(config: Mapping[str, Any], examples: int) -> tuple[dict[str, Any] | None, list[Problem]]:
-    """The preview of a resolved config, and warnings; no preview when the process did not make one in time.
+def preview(
+    task: str, config: Mapping[str, Any], examples: int
+) -> tuple[dict[str, Any] | None, list[Problem]]:
+    """The preview of a task's resolved config, and warnings; no preview when the process did not make one in
+    time.
 
     Raises:
         ApiError: 422, a record or the chat template cannot be used.
     """
-    if "dataset_name_or_path" not in config:
+    if task not in PREVIEWED:
         return None, [_without("has nothing to show, because this task reads no records")]
     if not Path(str(config.get("tokenizer_name_or_path") or config["model_name_or_path"])).is_dir():
         return None, [_without("needs the tokenizer, which is fetched when the job starts")]
-    command = [sys.executable, "-P", "-m", "trainer.preview", "-", "--examples", str(examples)]
+    command = [sys.executable, "-P", "-m", "trainer.preview", "-", "--task", task]
+    command += ["--examples", str(examples)]
     text = json.dumps(config).encode()
     # what the service keeps in its own variables, such as passwords, is nothing for a template
     environment = {name: value for name, value in os.environ.items() if not name.startswith("REGATTA_")}

@@ -1,8 +1,8 @@
 """What a job would train on: the first records as tokens, with what is learned and what is masked.
 
-``python -m trainer.preview FINETUNE.json [--examples N]`` prints the preview as JSON; ``-`` reads the
-argument file from standard input. What is wrong with arguments or data is printed as ``{"problems": [...]}``,
-with exit code 2 or 3. Nothing but the tokenizer is loaded: no model, no Paddle.
+``python -m trainer.preview CONFIG.json [--task TASK] [--examples N]`` prints the preview as JSON; ``-`` reads
+the argument file from standard input. What is wrong with arguments or data is printed as
+``{"problems": [...]}``, with exit code 2 or 3. Nothing but the tokenizer is loaded: no model, no Paddle.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 from trainer import load_tokenizer
 from trainer.config import ConfigError, FinetuneConfig, RegattaError, read_config, strict_json
+from trainer.config.schema import RunConfig
 from trainer.data.dataset import why_nothing_is_learned
 from trainer.data.encoding import build_encoder, ending_warning
 from trainer.data.files import read_records
 from trainer.data.sft import IGNORE, Example
+from trainer.preference_preview import preference_preview
 
 if TYPE_CHECKING:
     from trainer.tokenizers import Tokenizer
 
+#: The tasks that read records.
+TASKS = ("finetune", "evaluate", "dpo", "kto")
 #: What the process may use: a chat template is a program of the user's.
 MOST_CPU_SECONDS = 60
 MOST_MEMORY = 4 << 30
@@ -33,21 +37,24 @@ MOST_MEMORY = 4 << 30
 MOST_TOKENS = 4096
 
 
-def preview(config: FinetuneConfig, examples: int) -> dict[str, Any]:
+def preview(config: RunConfig, examples: int) -> dict[str, Any]:
     """The first records of the training data (of the dev data, when nothing is trained).
 
     Args:
-        config: its paths are absolute, or relative to the working directory.
+        config: of finetune, evaluate, dpo or kto; its paths are absolute, or relative to the working
+            directory.
         examples: how many.
 
     Returns:
         split; template (its file, None for raw text); warnings; examples, each with location, tokens (id,
-        text, learned; at most `MOST_TOKENS`), length, label_tokens, cut, lost_turns, and left_out (why the
-        record is not trained on, else None).
+        text, learned, and response in dpo and kto; at most `MOST_TOKENS`), length, label_tokens, cut,
+        lost_turns, and left_out (why the record is not trained on, else None).
 
     Raises:
         ConfigError, DataError: the template, the tokenizer or a record cannot be used.
     """
+    if not isinstance(config, FinetuneConfig):
+        return preference_preview(config, examples, MOST_TOKENS)
     tokenizer = load_tokenizer(config.tokenizer_name_or_path or config.model_name_or_path)
     encoder = build_encoder(config, tokenizer)
     split = "train" if config.do_train else "dev"
@@ -74,15 +81,16 @@ def preview(config: FinetuneConfig, examples: int) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the preview of an argument file as JSON; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m trainer.preview")
-    parser.add_argument("config", metavar="FINETUNE.json", help="argument file; -: standard input")
+    parser.add_argument("config", metavar="CONFIG.json", help="argument file; -: standard input")
+    parser.add_argument("--task", choices=TASKS, default="finetune")
     parser.add_argument("--examples", type=int, default=2, metavar="N")
     arguments = parser.parse_args(argv)
     _limit(resource.RLIMIT_CPU, MOST_CPU_SECONDS)
     _limit(resource.RLIMIT_AS, MOST_MEMORY)
     try:
         content = sys.stdin.buffer.read() if arguments.config == "-" else Path(arguments.config).read_bytes()
-        reading = read_config("finetune", _object(content))
-        if not isinstance(reading.config, FinetuneConfig):
+        reading = read_config(arguments.task, _object(content))
+        if not isinstance(reading.config, RunConfig):
             raise ConfigError(reading.problems)
         answer, code = preview(reading.config, arguments.examples), 0
     except RegattaError as error:

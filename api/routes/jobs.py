@@ -72,7 +72,9 @@ async def validate(
     submission = await service.check(partial(checked, service, body))
     shown, warnings = None, []
     if preview:
-        shown, warnings = await service.check(partial(read_preview, submission.resolved, preview))
+        shown, warnings = await service.check(
+            partial(read_preview, submission.request.task, submission.resolved, preview)
+        )
     return Validation(
         task=submission.request.task,
         config=submission.given,

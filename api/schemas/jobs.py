@@ -161,6 +161,9 @@ class PreviewToken(BaseModel):
     id: int
     text: str
     learned: bool = Field(description="Whether the model learns to write it; else it is masked")
+    response: Literal["chosen", "rejected", "desirable", "undesirable"] | None = Field(
+        default=None, description="With preference data: the response that it belongs to; null in the prompt"
+    )
 
 
 class PreviewExample(BaseModel):

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.errors import INVALID, CliError
+
 
 def preview(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.json", help="The argument file.")],
@@ -12,18 +14,22 @@ def preview(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace an argument.")
     ] = None,
+    task: Annotated[str | None, typer.Option(help="What the file is for; else its arguments tell.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the first training examples token by token, and what is learned of them."""
     from cli.output import print_json
-    from trainer.config import FinetuneConfig
+    from cli.submission import guess_task, read_json_object
+    from trainer.config.schema import RunConfig
     from trainer.events import EventWriter
+    from trainer.preview import TASKS
     from trainer.preview import preview as read_preview
     from trainer.run import read_arguments
 
-    arguments = read_arguments("finetune", config, overrides or [], EventWriter())
-    if not isinstance(arguments, FinetuneConfig):
-        raise TypeError(f"task finetune gave {type(arguments).__name__}")
+    task = task or guess_task(read_json_object(config), config)[0]
+    arguments = read_arguments(task, config, overrides or [], EventWriter())
+    if not isinstance(arguments, RunConfig):
+        raise CliError(f"task {task} reads no records. Those that do: {', '.join(TASKS)}.", INVALID)
     found = read_preview(arguments, examples)
     if as_json:
         print_json(found)
@@ -43,15 +49,15 @@ def _show(found: dict[str, Any]) -> None:
         console.print()
         console.print(Text(_headline(example), style="bold"))
         for position, token in enumerate(example["tokens"]):
-            mark = "learned" if token["learned"] else "masked"
-            line = f"{position:6} {token['id']:8} {mark:8} {token['text']!r}"
+            mark = token.get("response") or ("learned" if token["learned"] else "masked")
+            line = f"{position:6} {token['id']:8} {mark:11} {token['text']!r}"
             console.print(Text(line, style="green" if token["learned"] else "dim"))
 
 
 def _headline(example: dict[str, Any]) -> str:
     parts = [f"{example['location']}: {example['length']} tokens, {example['label_tokens']} learned"]
     if example["cut"]:
-        parts.append("the answer is cut and has no end")
+        parts.append("an answer is cut and has no end")
     if example["lost_turns"]:
         parts.append(f"{example['lost_turns']} earlier turns are left out")
     if example["left_out"]:

@@ -70,3 +70,21 @@ def test_of_a_record_of_very_many_tokens_the_beginning_and_the_end_are_shown(
     assert len(example["tokens"]) == MOST_TOKENS < example["length"]
     assert "".join(token["text"] for token in example["tokens"] if token["learned"]) == "the answer<eos>"
     assert example["tokens"][0]["text"] == "<bos>"
+
+
+def test_preference_data_tells_the_response_of_every_token(
+    client: httpx.Client, body: dict[str, Any], roots: Path
+) -> None:
+    record = {"src": "question", "response": ["an answer"], "sort": [0]}
+    (roots / "data" / "judged.jsonl").write_text(2 * (json.dumps(record) + "\n"))
+    config = {
+        "model_name_or_path": body["config"]["model_name_or_path"],
+        "train_dataset_path": "judged.jsonl",
+        "output_dir": "out",
+        "do_train": True,
+    }
+    answer = client.post("/jobs/validate", params={"preview": 1}, json={"task": "kto", "config": config})
+    assert answer.status_code == 200, answer.text
+    (example,) = answer.json()["preview"]["examples"]
+    assert {token["response"] for token in example["tokens"]} == {None, "undesirable"}
+    assert example["location"] == "judged.jsonl line 1"

@@ -39,7 +39,7 @@ def test_every_token_is_shown_with_its_fate_and_a_cut_answer_is_marked(argument_
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.split("\n\n")[1:]
     assert first.startswith("train.json line 1: 10 tokens")
-    assert "the answer is cut and has no end" in first.splitlines()[0]
+    assert "an answer is cut and has no end" in first.splitlines()[0]
     assert first.splitlines()[1].split() == ["0", "2", "masked", "'<bos>'"]
     assert "learned" in first
     assert "'<eos>'" not in first
@@ -67,3 +67,30 @@ def test_the_process_of_a_preview_keeps_to_limits_that_are_narrower_than_its_own
     done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["examples"]) == 2
+
+
+def test_preference_data_shows_the_prompt_once_and_each_response_behind_it(argument_file: Path) -> None:
+    folder = argument_file.parent
+    record = {"src": "Who?", "response": ["Nobody.", "The pilot."], "sort": [0, 1]}
+    (folder / "pairs.jsonl").write_text(json.dumps(record))
+    arguments = {
+        name: json.loads(argument_file.read_text())[name] for name in ("model_name_or_path", "output_dir")
+    }
+    more = {"train_dataset_path": str(folder / "pairs.jsonl"), "do_train": True, "max_seq_len": 64}
+    (folder / "dpo.json").write_text(json.dumps(arguments | more | {"max_prompt_len": 32}))
+    done = preview(str(folder / "dpo.json"), "--json")
+    assert done.returncode == 0, done.stderr
+    (example,) = json.loads(done.stdout)["examples"]
+    texts: dict[str | None, str] = {}
+    for token in example["tokens"]:
+        texts[token["response"]] = texts.get(token["response"], "") + token["text"]
+        assert token["learned"] == (token["response"] is not None)
+    assert texts == {None: "<bos>Who?", "chosen": "The pilot.<eos>", "rejected": "Nobody.<eos>"}
+    shown = preview(str(folder / "dpo.json"))
+    assert [line.split()[2] for line in shown.stdout.splitlines()[3:]].count("chosen") > 1
+
+
+def test_a_task_without_records_has_no_preview(argument_file: Path) -> None:
+    done = preview(str(argument_file), "--task", "nonsense")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
