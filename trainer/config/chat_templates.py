@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jinja2 import TemplateSyntaxError, nodes
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -91,9 +92,26 @@ def chat_template(argument: str | None, tokenizer_folder: Path) -> ChatTemplate 
     return found
 
 
+class _PlainCode(CodeGenerator):
+    """Code that computes nothing before a template is rendered, so that reading one is always quick."""
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
+        if isinstance(node, nodes.TemplateData):
+            return super()._output_child_to_const(node, frame, finalize)
+        raise nodes.Impossible
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    code_generator_class = _PlainCode
+
+
 def jinja_environment(keep_trailing_newline: bool = False) -> ImmutableSandboxedEnvironment:
-    """The sandbox that templates are read and rendered in, as Hugging Face sets it up."""
-    return ImmutableSandboxedEnvironment(
+    """The sandbox that templates are read and rendered in, as Hugging Face sets it up.
+
+    Jinja's optimizer is off: it computes constant expressions, however large, where a template is read.
+    """
+    return _Sandbox(
+        optimized=False,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=keep_trailing_newline,
@@ -189,22 +207,23 @@ def _check(template: ChatTemplate) -> None:
     for name, text in template.pieces().items():
         try:
             environment = jinja_environment()
+            for node in environment.parse(text).find_all(nodes.Node):
+                if reason := _forbidden(node):
+                    where = f"{template.origin}, {name}, line {node.lineno}"
+                    raise _problem(f"{where}: {reason}, which templates may not do", "Remove it.")
             environment.from_string(text)
-            tree = environment.parse(text)
         except TemplateSyntaxError as error:
             where = f"{template.origin}, {name}, line {error.lineno}"
             raise _problem(f"{where}: {error.message}", "Correct the Jinja text.") from None
         except RecursionError:
             raise _problem(f"{template.origin}, {name}: nested too deeply", "Simplify it.") from None
-        for node in tree.find_all(nodes.Node):
-            if reason := _forbidden(node):
-                where = f"{template.origin}, {name}, line {node.lineno}"
-                raise _problem(f"{where}: {reason}, which templates may not do", "Remove it.")
 
 
 def _forbidden(node: nodes.Node) -> str:
     if isinstance(node, nodes.Include | nodes.Import | nodes.FromImport | nodes.Extends):
         return "it reads another file"
+    if isinstance(node, nodes.EvalContextModifier):
+        return "it changes how texts are escaped"
     named = node.attr if isinstance(node, nodes.Getattr) else None
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
         named = node.arg.value

@@ -1,6 +1,8 @@
 """Chat templates are checked where a job is sent: found inside the roots, read, parsed, never rendered."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,13 @@ def test_a_template_beside_the_tokenizer_is_accepted(
     assert problems() == ()
 
 
+@pytest.mark.parametrize("form", ["{{ %s }}", "{%% set x = %s %%}", "{%% if %s %%}{%% endif %%}"])
+def test_reading_a_template_computes_nothing_of_it(form: str) -> None:
+    script = "import sys; from trainer.config.chat_templates import jinja_environment as environment"
+    script += "; environment().from_string(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", script, form % "9 ** (9 ** 9)"], timeout=30, check=True)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -59,6 +68,7 @@ def test_a_template_beside_the_tokenizer_is_accepted(
         ("{{ messages['__init__'] }}", "it reaches for __init__"),
         ("{{ (messages | first)._secret }}", "it reaches for _secret"),
         ("{% include '/etc/passwd' %}", "it reads another file"),
+        ("{% autoescape 9**(9**9) %}{% endautoescape %}", "it changes how texts are escaped"),
     ],
 )
 def test_a_template_that_cannot_be_used_is_refused_with_the_reason(
