@@ -114,12 +114,13 @@ class _Alignment:
     ) -> tuple[Objective, Evaluation | None]:
         """The objective with its reference, and the evaluation of the same objective."""
         config = self._config
-        reference = self._reference(model, precision, start)
-        if isinstance(config, KtoConfig):
-            assert reference is not None  # noqa: S101 - kto always has one
-            objective: Pairs | Judged = Judged(config, reference)
-        else:
+        objective: Pairs | Judged
+        if isinstance(config, DpoConfig):
+            reference = self._reference(model, precision, start) if needs_reference(config) else None
             objective = Pairs(config, reference)
+        else:
+            reference = self._reference(model, precision, start)
+            objective = Judged(config, reference)
         dev = None
         if "dev" in self._rows:
             batch_size = config.per_device_eval_batch_size
@@ -128,10 +129,8 @@ class _Alignment:
             return Following(objective, reference, every), dev
         return objective, dev
 
-    def _reference(self, model: CausalLM, precision: Precision, start: Checkpoint | None) -> Reference | None:
+    def _reference(self, model: CausalLM, precision: Precision, start: Checkpoint | None) -> Reference:
         config = self._config
-        if isinstance(config, DpoConfig) and not needs_reference(config):
-            return None
         if config.lora:
             return AdapterOff(model)
         low = precision.dtype if precision.level == "O2" else "float32"

@@ -117,7 +117,8 @@ def prepare_run(
         DataError: the checkpoint's state does not belong to this model.
     """
     train = material.train
-    assert train is not None  # noqa: S101 - said by the docstring
+    if train is None:
+        raise ValueError("there is nothing to train on")
     if train.count is not None:
         problems, _, _ = check_steps(config, train.count)
         if problems:
