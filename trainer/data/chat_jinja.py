@@ -181,7 +181,8 @@ class JinjaEncoder:
 
 def refused(record: SftRecord, origin: str, error: Exception) -> DataError:
     """The error of a record that a template cannot render."""
-    msg = f"{record.location}: the chat template {origin} refuses it: {' '.join(str(error).split())[:200]}"
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    msg = f"{record.location}: the chat template {origin} refuses it: {reason}"
     return DataError(Problem(("dataset_name_or_path",), msg, "Correct the record, or set chat_template."))
 
 

@@ -163,6 +163,7 @@ def test_system_text_of_the_context_becomes_the_first_message(tokenizer: Tokeniz
         ("{{ messages.nothing.at_all }}", {}, "has no attribute 'nothing'"),
         ("{% set x = messages.append(1) %}", {}, "unsafe"),
         ("{{ ''['__class__'].mro() }}", {}, "unsafe"),
+        ("{{ 'a' * 10**17 }}", {}, "MemoryError"),
     ],
 )
 def test_a_record_that_the_template_refuses_is_named(
