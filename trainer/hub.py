@@ -52,6 +52,8 @@ def with_fetched_models(config: TaskConfig) -> TaskConfig:
         if given not in folders:
             folders[given] = _fetched(field, given, part)
         found[field] = folders[given]
+    if (template := getattr(config, "chat_template", None)) in folders:
+        found["chat_template"] = folders[template]
     return config.model_copy(update=found) if found else config
 
 

@@ -32,6 +32,8 @@ OTHERS = {
     "train.py": b"code",
 }
 NAME = "tiny-org/tiny-gemma"
+CHATTING = "tiny-org/chatting"
+TEMPLATE = "{% for message in messages %}<{{ message.content }}>{% endfor %}"
 
 
 class Run:
@@ -62,6 +64,7 @@ def hub(tiny_gemma: Path) -> Iterator[FakeHub]:
     models = {
         NAME: {**files, **OTHERS},
         "tiny-org/gated": files,
+        CHATTING: {**files, "chat_template.jinja": TEMPLATE.encode()},
         "tiny-org/pickled": {"config.json": files["config.json"], "pytorch_model.bin": b"pickle"},
     }
     with running(FakeHub(models, gated=frozenset({"tiny-org/gated"}))) as server:
@@ -193,6 +196,21 @@ def test_training_takes_a_hub_name(
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"fetching {NAME} from {hub.url}" in done.stdout
     assert (tmp_path / "output" / "model.safetensors").is_file()
+
+
+def test_preference_training_takes_the_chat_template_of_a_model_that_is_fetched(
+    environment: dict[str, str], tmp_path: Path
+):
+    data, config = tmp_path / "train.jsonl", tmp_path / "config.json"
+    data.write_text(json.dumps({"src": "Who?", "response": ["The pilot.", "Nobody."], "sort": [1, 0]}))
+    names = {"model_name_or_path": CHATTING, "chat_template": CHATTING}
+    paths = {"train_dataset_path": str(data), "output_dir": str(tmp_path / "output")}
+    sizes = {"max_steps": 1, "max_seq_len": 64, "max_prompt_len": 32, "do_train": True}
+    config.write_text(json.dumps(names | paths | sizes))
+    command = [sys.executable, "-m", "trainer", "dpo", str(config)]
+    done = subprocess.run(command, env=environment, cwd=ROOT, timeout=150, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "output" / "chat_template.jinja").read_text() == TEMPLATE
 
 
 def test_training_ends_with_a_config_error_when_there_is_no_such_model(

@@ -154,6 +154,8 @@ class _Check(Places):
         tokenizer = self.changes.get("tokenizer_name_or_path") or self.changes.get("model_name_or_path")
         if given == NONE or (given is None and tokenizer is None):
             return
+        if given == self.config.model_name_or_path and "model_name_or_path" not in self.changes:
+            return  # it comes with the model, of which something else is said
         finder = replace(models, kind="model and data")
         for root in data.roots or ():
             finder = finder.or_inside(root)
