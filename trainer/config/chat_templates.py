@@ -25,6 +25,8 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 #: Where a folder's template is looked for, in this order.
 FILES = (PADDLENLP_FILE, JINJA_FILE, TOKENIZER_CONFIG)
 LARGEST_FILE = 1024 * 1024
+#: Characters of Jinja that are parsed in a second or two; the longest templates of models have some 20 000.
+LARGEST_TEXT = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -204,6 +206,10 @@ def _read(path: Path) -> str:
 
 def _check(template: ChatTemplate) -> None:
     """Refuse what cannot be rendered: broken syntax, and what the sandbox will not do."""
+    length = sum(map(len, template.pieces().values()))
+    if length > LARGEST_TEXT:
+        msg = f"{template.origin} has {length} characters of Jinja, expected at most {LARGEST_TEXT}"
+        raise _problem(msg, "Shorten it.")
     for name, text in template.pieces().items():
         try:
             environment = jinja_environment()
@@ -217,6 +223,8 @@ def _check(template: ChatTemplate) -> None:
             raise _problem(f"{where}: {error.message}", "Correct the Jinja text.") from None
         except RecursionError:
             raise _problem(f"{template.origin}, {name}: nested too deeply", "Simplify it.") from None
+        except SyntaxError as error:  # of the Python code that Jinja makes of it
+            raise _problem(f"{template.origin}, {name}: {error.msg}", "Simplify it.") from None
 
 
 def _forbidden(node: nodes.Node) -> str:

@@ -52,6 +52,13 @@ def test_a_template_beside_the_tokenizer_is_accepted(
     assert problems() == ()
 
 
+def test_a_template_that_takes_long_to_parse_is_refused(problems: Problems, model: Path) -> None:
+    text = "{{ a }}" * 100_000
+    (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": text}))
+    (problem,) = problems()
+    assert problem.msg == "tokenizer_config.json has 700000 characters of Jinja, expected at most 65536"
+
+
 @pytest.mark.parametrize("form", ["{{ %s }}", "{%% set x = %s %%}", "{%% if %s %%}{%% endif %%}"])
 def test_reading_a_template_computes_nothing_of_it(form: str) -> None:
     script = "import sys; from trainer.config.chat_templates import jinja_environment as environment"
@@ -68,6 +75,10 @@ def test_reading_a_template_computes_nothing_of_it(form: str) -> None:
         ("{{ messages['__init__'] }}", "it reaches for __init__"),
         ("{{ (messages | first)._secret }}", "it reaches for _secret"),
         ("{% include '/etc/passwd' %}", "it reads another file"),
+        ("{% for a in b %}" * 30 + "{% endfor %}" * 30, "too many statically nested blocks"),
+        ("{% if a %}" * 120 + "{% endif %}" * 120, "too many levels of indentation"),
+        ("{% break %}", "'break' outside loop"),
+        ("{{ f(a=1, a=2) }}", "keyword argument repeated"),
         ("{% autoescape 9**(9**9) %}{% endautoescape %}", "it changes how texts are escaped"),
     ],
 )
