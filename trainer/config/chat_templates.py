@@ -225,6 +225,9 @@ def _check(template: ChatTemplate) -> None:
             raise _problem(f"{template.origin}, {name}: nested too deeply", "Simplify it.") from None
         except SyntaxError as error:  # of the Python code that Jinja makes of it
             raise _problem(f"{template.origin}, {name}: {error.msg}", "Simplify it.") from None
+        except (ValueError, MemoryError) as error:  # such as a number of thousands of digits
+            reason = str(error) or "it needs too much memory"
+            raise _problem(f"{template.origin}, {name}: {reason}", "Simplify it.") from None
 
 
 def _forbidden(node: nodes.Node) -> str:

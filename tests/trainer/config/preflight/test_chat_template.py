@@ -79,6 +79,7 @@ def test_reading_a_template_computes_nothing_of_it(form: str) -> None:
         ("{% if a %}" * 120 + "{% endif %}" * 120, "too many levels of indentation"),
         ("{% break %}", "'break' outside loop"),
         ("{{ f(a=1, a=2) }}", "keyword argument repeated"),
+        ("{{ " + "9" * 5000 + " }}", "Exceeds the limit"),
         ("{% autoescape 9**(9**9) %}{% endautoescape %}", "it changes how texts are escaped"),
     ],
 )
