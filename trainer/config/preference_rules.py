@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from trainer.config.fields.preference import CAN_BE_REFERENCE_FREE
+from trainer.config.fields.preference import AVERAGED, CAN_BE_REFERENCE_FREE
 from trainer.config.problems import Problem
 from trainer.config.rulebook import problem, warning
 from trainer.config.values import show
@@ -113,6 +113,13 @@ def options_of_another_loss(config: Any) -> Iterator[Problem]:
         if value != fields[name].default and config.loss_type not in losses:
             msg = f"{show(value)} has no effect with loss_type {config.loss_type}"
             yield Problem((name,), msg, f"Leave it out; it belongs to {' and '.join(losses)}.")
+
+
+@warning("normalize_logps", "loss_type")
+def a_mean_needs_no_common_length(config: Any) -> Iterator[Problem]:
+    if config.normalize_logps and config.loss_type in AVERAGED:
+        msg = f"true has no effect with loss_type {config.loss_type}, which takes means over tokens"
+        yield Problem(("normalize_logps",), msg, "Leave it out.")
 
 
 @warning("desirable_weight", "undesirable_weight")

@@ -3,7 +3,7 @@
 Each loss is a function of how much likelier the two responses are under the policy than under the reference:
 `chosen` = log p(chosen) - log p_reference(chosen), and `rejected` likewise. Without a reference they are the
 log-probabilities of the policy. They are sums over the tokens of a response, or means in the losses of
-`AVERAGED`.
+`AVERAGED`; with `normalize_logps` sums as if both responses had the mean length of the two.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,7 @@ import paddle
 import paddle.nn.functional as functional
 from paddle import Tensor
 
-from trainer.config.fields.preference import WITHOUT_REFERENCE, DpoFields
-
-#: Losses of log-probabilities per token, not of sums.
-AVERAGED = frozenset({"ipo", "simpo", "or", "orpo"})
+from trainer.config.fields.preference import AVERAGED, WITHOUT_REFERENCE, DpoFields
 
 #: The largest log-probability whose odds float32 can tell: those of probability 1 are infinite.
 LARGEST_LOG_PROBABILITY = -(2.0**-24)
@@ -100,6 +97,9 @@ def _log_ratios(settings: DpoFields, policy: PairLogps, reference: PairLogps | N
 def _scale(settings: DpoFields, logps: PairLogps) -> tuple[Tensor, Tensor]:
     if settings.loss_type in AVERAGED:
         return logps.chosen / logps.chosen_tokens, logps.rejected / logps.rejected_tokens
+    if settings.normalize_logps:
+        mean = (logps.chosen_tokens + logps.rejected_tokens) / 2
+        return logps.chosen * (mean / logps.chosen_tokens), logps.rejected * (mean / logps.rejected_tokens)
     return logps.chosen, logps.rejected
 
 

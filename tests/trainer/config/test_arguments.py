@@ -24,7 +24,7 @@ TRAINING = LORA | {"data_seed"}
 EXTRA = {
     "finetune": TRAINING | PREFIX,
     "quantize": TRAINING | PREFIX,
-    "dpo": TRAINING | {"chat_template", "precompute_ref_log_probs"},
+    "dpo": TRAINING | {"chat_template", "normalize_logps", "precompute_ref_log_probs"},
     "kto": TRAINING | {"chat_template", "lazy", "precompute_ref_log_probs"},
 }
 JSON_TYPES = {"bool": "boolean", "int": "integer", "float": "number", "str": "string", "dict": "object"}

@@ -77,6 +77,21 @@ def test_losses_rewards_and_gradients_are_those_of_trl(case: dict[str, Any]) -> 
     np.testing.assert_allclose(gradients(losses, policy), case["gradients"], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("loss_type", ["sigmoid", "dpop", "kto_pair"])
+def test_normalized_pairs_are_those_of_responses_of_one_length(loss_type: Any) -> None:
+    settings = DpoFields(loss_type=loss_type, normalize_logps=True)
+    policy, reference = (
+        logps([-6.0, -3.0], [-9.0, -2.0], [2, 3], [6, 1]),
+        logps([-5.0, -4.0], [-8.0, -3.0], [2, 3], [6, 1]),
+    )
+    # The mean lengths are 4 and 2.
+    same = logps([-12.0, -2.0], [-6.0, -4.0]), logps([-10.0, -8 / 3], [-16 / 3, -6.0])
+    expected = dpo_losses(DpoFields(loss_type=loss_type), *same)
+    np.testing.assert_allclose(dpo_losses(settings, policy, reference).numpy(), expected.numpy(), rtol=1e-6)
+    plain = dpo_losses(DpoFields(loss_type=loss_type), policy, reference)
+    assert not np.allclose(plain.numpy(), expected.numpy())
+
+
 def test_golden_cases_cover_every_loss_that_trl_has() -> None:
     assert {case["settings"]["loss_type"] for case in GOLDEN["dpo"]} == LOSSES.keys() - {
         "kto_pair",

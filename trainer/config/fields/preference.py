@@ -6,6 +6,9 @@ from trainer.config.fields.base import FieldGroup
 from trainer.config.standing import setting
 from trainer.config.values import Flag, PositiveOrUnset, Real
 
+#: Losses of log-probabilities per token, not of sums.
+AVERAGED = frozenset({"ipo", "simpo", "or", "orpo"})
+
 #: Losses whose formula has no reference.
 WITHOUT_REFERENCE = ("or", "orpo", "simpo")
 
@@ -44,6 +47,11 @@ class DpoFields(FieldGroup):
     dpop_lambda: Real = setting(50.0, "Weight of the DPOP penalty.", ge=0)
     pref_loss_ratio: Real = setting(1.0, "Weight of the preference loss.", ge=0)
     sft_loss_ratio: Real = setting(0.0, "Weight of the SFT loss of the chosen response.", ge=0)
+    normalize_logps: Flag = setting(
+        False,
+        "Scale both log-probabilities of a pair to the mean length of its responses, so that length alone"
+        " decides nothing. An argument of later PaddleNLP.",
+    )
     reference_free: Flag = setting(False, "Train without a reference model.")
     ref_model_update_steps: PositiveOrUnset = setting(
         -1, "Copy the policy to the reference every so many steps."
