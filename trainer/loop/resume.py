@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trainer.checkpoint.directory import remove_directory, remove_leftovers
 from trainer.checkpoint.find import Checkpoint, checkpoint_damage, find_checkpoint, list_checkpoints
 from trainer.checkpoint.save import read_state
+from trainer.config.fields.preference import DpoFields, KtoFields
 from trainer.config.problems import ConfigError, DataError, Problem
 from trainer.loop.state import TrainState
 
@@ -44,6 +45,10 @@ COMPARED = (
     "neftune_noise_alpha",
     "seed",
     "data_seed",
+    "max_seq_len",
+    "max_prompt_len",
+    *DpoFields.model_fields,
+    *KtoFields.model_fields,
 )
 
 
@@ -98,7 +103,7 @@ def load_state(checkpoint: Checkpoint) -> TrainState:
 
 def run_settings(config: RunConfig, data_fingerprint: str) -> dict[str, Any]:
     """The settings that a checkpoint records, to be compared when it is resumed."""
-    known = [name for name in COMPARED if name in type(config).model_fields]
+    known = dict.fromkeys(name for name in COMPARED if name in type(config).model_fields)
     return {name: getattr(config, name) for name in known} | {"training data": data_fingerprint}
 
 

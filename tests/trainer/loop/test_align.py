@@ -263,6 +263,15 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(run: Run, tmp_path: Path, mo
     assert tensors_of(tmp_path / "parts", file) == tensors_of(tmp_path / "whole", file)
 
 
+def test_a_run_that_goes_on_with_another_loss_is_warned_of(run: Run) -> None:
+    common = {"max_seq_len": 64, "save_strategy": "steps", "save_steps": 1}
+    run("dpo", max_steps=1, **common)
+    _, recorder = run("dpo", max_steps=2, beta=0.3, loss_type="hinge", **common)
+    (warning,) = [event for event in recorder.of("warning") if "other settings" in event["msg"]]
+    assert "beta (0.1 before, 0.3 now)" in warning["msg"]
+    assert "loss_type (sigmoid before, hinge now)" in warning["msg"]
+
+
 def test_bloom_is_trained_like_gemma(run: Run, tiny_bloom: Path) -> None:
     for task in ("dpo", "kto"):
         _, recorder = run(
