@@ -11,6 +11,7 @@ from trainer import load_model
 from trainer.data.packing import Pack
 from trainer.data.preference import PreferenceExample, Response
 from trainer.data.preference_batches import PreferenceBatch, PreferenceCollator
+from trainer.loop.reference import log_probabilities
 from trainer.models.base import CausalLM
 
 #: Lengths of the prompt and of the two responses of examples.
@@ -26,18 +27,6 @@ def example(number: int, prompt: int, *responses: int) -> PreferenceExample:
 
 EXAMPLES = [example(number, *sizes) for number, sizes in enumerate(SIZES)]
 TOGETHER = [Pack(tuple(EXAMPLES[:2])), Pack(tuple(EXAMPLES[2:]))]
-
-
-def log_probabilities(model: CausalLM, batch: PreferenceBatch) -> paddle.Tensor:
-    return model.log_probabilities(
-        paddle.to_tensor(batch.input_ids),
-        paddle.to_tensor(batch.labels),
-        paddle.to_tensor(batch.responses),
-        len(batch.response_tokens),
-        position_ids=paddle.to_tensor(batch.position_ids),
-        attention_mask=paddle.to_tensor(batch.documents),
-        branches=paddle.to_tensor(batch.branches),
-    )
 
 
 def alone(model: CausalLM) -> Iterator[paddle.Tensor]:

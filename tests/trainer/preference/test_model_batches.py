@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from paddle import Tensor
 
 from tests.trainer.ops.checks import gradient
 from trainer.config.fields.preference import DpoFields, KtoFields
 from trainer.data.packing import pack
 from trainer.data.preference import PreferenceExample, Response
 from trainer.data.preference_batches import PreferenceBatch, PreferenceCollator
+from trainer.loop.preference import pair_logps
+from trainer.loop.reference import log_probabilities
 from trainer.models import CausalLM, load_model
-from trainer.preference.dpo import PairLogps, dpo_losses, dpo_metrics
+from trainer.preference.dpo import dpo_losses, dpo_metrics
 from trainer.preference.kto import kl_estimate, kto_losses, kto_metrics
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -60,29 +61,12 @@ def batch_of(examples: list[PreferenceExample], length: int, side: str = "right"
     return PreferenceCollator(pad_id=0, side=side)(list(pack(examples, length, greedy=False)))
 
 
-def log_probabilities(model: CausalLM, batch: PreferenceBatch) -> Tensor:
-    return model.log_probabilities(
-        paddle.to_tensor(batch.input_ids),
-        paddle.to_tensor(batch.labels),
-        paddle.to_tensor(batch.responses),
-        len(batch.response_tokens),
-        position_ids=paddle.to_tensor(batch.position_ids),
-        attention_mask=paddle.to_tensor(batch.documents),
-        branches=paddle.to_tensor(batch.branches),
-    )
-
-
 def reference_of(case: dict[str, Any]) -> CausalLM:
     model = load_model(GOLDEN / case["model"])
     names = {"gemma": "model.embed_tokens.weight", "bloom": "transformer.word_embeddings.weight"}
     embeddings = model.parameter_names()[names[case["model"].split("/")[0]]].parameter
     embeddings.set_value(embeddings * case["reference_scale"])
     return model
-
-
-def pair_logps(found: Tensor, batch: PreferenceBatch) -> PairLogps:
-    tokens = paddle.to_tensor(batch.response_tokens.astype(np.float32))
-    return PairLogps(found[0::2], found[1::2], tokens[0::2], tokens[1::2])
 
 
 def assert_gradients_agree(model: CausalLM, expected: dict[str, list[float]]) -> None:
