@@ -34,6 +34,7 @@ test-oracle: install .oracle/installed
 bench: install
 	$(BIN)/python benchmarks/start_overhead.py
 	$(BIN)/python benchmarks/load_memory.py
+	$(BIN)/python benchmarks/preference_memory.py
 
 lint: install
 	$(BIN)/ruff check .
