@@ -29,7 +29,11 @@ def test_presets_say_which_of_them_this_version_can_run(refusing_client: httpx.C
 
 @pytest.mark.parametrize(
     ("path", "refused"),
-    [("gemma/sft", "sharding_parallel_degree"), ("gemma/dpo", "task")],
+    [
+        ("gemma/sft", "sharding_parallel_degree"),
+        ("gemma/dpo", "tensor_parallel_degree"),
+        ("bloom/ptq", "task"),
+    ],
 )
 def test_a_preset_tells_what_has_to_be_changed_before_it_runs(
     refusing_client: httpx.Client, path: str, refused: str

@@ -146,7 +146,7 @@ def rslora_plus(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Pr
 
 def lora_alpha(config: Any, given: Collection[str]) -> tuple[dict[str, Any], Problem | None]:
     """Without an alpha the scale is 2 for any rank; with rslora alpha is 4. A saved adapter has its own."""
-    if not config.lora or config.lora_path or config.lora_alpha > 0:
+    if not config.lora or config.lora_path or config.lora_alpha >= 0:
         return {}, None
     return {"lora_alpha": 4 if config.rslora else 2 * config.lora_rank}, None
 

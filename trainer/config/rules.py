@@ -173,6 +173,13 @@ def one_tuning_method(config: Any) -> Iterator[Problem]:
         )
 
 
+@problem("lora", "lora_alpha")
+def an_adapter_has_a_scale(config: Any) -> Iterator[Problem]:
+    if config.lora and config.lora_alpha == 0:
+        msg = "got 0, which scales the adapter to nothing"
+        yield Problem(("lora_alpha",), msg, "Leave it out for twice the rank.")
+
+
 @problem("lora", "lora_path")
 def a_saved_adapter_needs_lora(config: Any) -> Iterator[Problem]:
     if config.lora_path and not config.lora:

@@ -178,3 +178,10 @@ def test_a_preference_job_has_metrics_of_its_own() -> None:
 def test_a_quantization_job_does_one_thing(arguments: dict[str, Any], name: str, part: str) -> None:
     problems = read_config("quantize", QUANTIZE | arguments).problems
     assert any(problem.loc == (name,) and part in problem.msg for problem in problems)
+
+
+def test_an_adapter_of_no_scale_is_refused() -> None:
+    arguments = {"model_name_or_path": "m", "dataset_name_or_path": "d", "output_dir": "o", "do_train": True}
+    (problem,) = read_config("finetune", arguments | {"lora": True, "lora_alpha": 0}).problems
+    assert problem.loc == ("lora_alpha",)
+    assert read_config("finetune", arguments | {"lora_alpha": 0}).problems == ()
