@@ -17,8 +17,10 @@ from paddle import Tensor
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from trainer.config.adapters import is_adapter, read_adapter_settings
 from trainer.data.preference_batches import PreferenceBatch
 from trainer.files import atomic_file
+from trainer.hub import model_folder
 from trainer.loop.reference import quiet_log_probabilities
 from trainer.models.base import CausalLM
 
@@ -87,9 +89,18 @@ def response_keys(batch: PreferenceBatch) -> Iterator[bytes]:
 
 
 def model_fingerprint(folder: Path) -> str:
-    """A text that changes when a model does: names, sizes and times of its configuration and weights."""
+    """A text that changes when a model does: names, sizes and times of its configuration and weights, and of
+    those of its base model when it is an adapter.
+
+    Tools that unpack or copy files may set the time of their last change, but not that of their last change
+    of status. So both count.
+    """
     files = sorted([*folder.glob("*.json"), *folder.glob("*.safetensors")])
-    return ", ".join(f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files)
+    found = [(path.name, path.stat()) for path in files]
+    text = ", ".join(f"{name} {at.st_size} {at.st_mtime_ns} {at.st_ctime_ns}" for name, at in found)
+    if is_adapter(folder) and (base := read_adapter_settings(folder).base):
+        return f"{text}; base {model_fingerprint(model_folder(base))}"
+    return text
 
 
 def _with_mismatched(batches: Iterable[PreferenceBatch]) -> Iterator[PreferenceBatch]:
@@ -100,16 +111,25 @@ def _with_mismatched(batches: Iterable[PreferenceBatch]) -> Iterator[PreferenceB
 
 
 def _read(path: Path) -> dict[bytes, float] | None:
+    """What was kept; None where there is nothing, or it is no longer what was written."""
     try:
         stored = load_file(path)
-        pairs = zip(stored["keys"], stored["values"], strict=True)
-        return {key.tobytes(): float(value) for key, value in pairs}
-    except (FileNotFoundError, SafetensorError, KeyError, ValueError):
+        keys, values = stored["keys"], stored["values"]
+        if stored["digest"].tobytes() != _digest(keys, values).tobytes():
+            return None
+    except (FileNotFoundError, SafetensorError, KeyError):
         return None
+    return {key.tobytes(): float(value) for key, value in zip(keys, values, strict=True)}
 
 
 def _write(path: Path, values: dict[bytes, float]) -> None:
     keys = np.frombuffer(b"".join(values), np.uint8).reshape(-1, _KEY_BYTES)
+    numbers = np.array(list(values.values()), np.float32)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
-        file.write(save({"keys": keys, "values": np.array(list(values.values()), np.float32)}))
+        file.write(save({"keys": keys, "values": numbers, "digest": _digest(keys, numbers)}))
+
+
+def _digest(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """uint8 `[32]`: safetensors files have no checksum, and a changed number would be trained on."""
+    return np.frombuffer(hashlib.sha256(keys.tobytes() + values.tobytes()).digest(), np.uint8)

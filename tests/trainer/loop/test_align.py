@@ -2,16 +2,19 @@
 
 import json
 import math
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save
 
 from tests.training import Recorder, tensors_of
 from trainer.config import ConfigError, read_config
+from trainer.loop.reference_cache import model_fingerprint
 from trainer.run import run_task
 
 LOSS_TYPES = ("sigmoid", "hinge", "ipo", "kto_pair", "sppo_hard", "nca_pair", "dpop", "simpo", "orpo", "or")
@@ -169,6 +172,43 @@ def test_a_reference_computed_beforehand_is_read_again(run: Run, monkeypatch: py
     assert losses(second) == losses(first)
     with pytest.raises(AssertionError, match="computed again"):
         run("dpo", precompute_ref_log_probs=True, max_seq_len=24, max_prompt_len=12)
+
+
+def test_a_reference_computed_beforehand_is_computed_again_when_its_file_is_damaged(
+    run: Run, tmp_path: Path
+) -> None:
+    _, first = run("dpo", precompute_ref_log_probs=True)
+    (file,) = (tmp_path / "output" / "reference_log_probabilities").iterdir()
+    whole = load_file(file)
+    fewer = {"keys": whole["keys"][:-1], "values": whole["values"][:-1]}
+    other = {**whole, "values": whole["values"] + np.float32(1)}
+    for stored in (b"", file.read_bytes()[:-1], save(fewer), save(whole | fewer), save(other)):
+        file.write_bytes(stored)
+        _, again = run("dpo", precompute_ref_log_probs=True, overwrite_output_dir=True)
+        assert losses(again) == losses(first)
+        assert load_file(file)["values"].tolist() == whole["values"].tolist()
+
+
+def test_a_reference_computed_beforehand_is_that_of_the_present_weights(tmp_path: Path) -> None:
+    """Also where a file's size and time are those of the file before it, as after unpacking archives."""
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(b"before")
+    before, times = model_fingerprint(tmp_path), weights.stat()
+    assert model_fingerprint(tmp_path) == before
+    weights.write_bytes(b"behind")
+    os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert model_fingerprint(tmp_path) != before
+
+
+def test_a_reference_that_is_an_adapter_is_known_by_its_base_model_too(
+    run: Run, tiny_gemma: Path, tmp_path: Path
+) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(tiny_gemma, base)
+    run("dpo", lora=True, model_name_or_path=str(base), max_steps=1)
+    before = model_fingerprint(tmp_path / "output")
+    (base / "model.safetensors").touch()
+    assert model_fingerprint(tmp_path / "output") != before
 
 
 def test_a_reference_may_follow_the_policy(run: Run) -> None:
