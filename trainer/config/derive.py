@@ -10,7 +10,8 @@ from trainer.config.fields.preference import WITHOUT_REFERENCE
 from trainer.config.problems import Problem
 from trainer.config.schema import PreferenceConfig, TaskConfig, TrainingConfig
 
-LOWER_IS_BETTER = frozenset({"loss", "eval_loss", "ppl", "eval_ppl"})
+_LOWER = ("loss", "ppl", "rewards/rejected", "logps/rejected", "kl")
+LOWER_IS_BETTER = frozenset([*_LOWER, *(f"eval_{name}" for name in _LOWER)])
 WORK = ("do_train", "do_eval", "do_predict", "do_export", "do_ptq", "do_gptq", "do_awq", "do_qat")
 TRAINING_TASKS = ("finetune", "dpo", "kto")
 

@@ -160,7 +160,7 @@ def test_arguments_that_fit_are_accepted_silently(read: Read, arguments: dict[st
 def test_a_preference_job_has_metrics_of_its_own() -> None:
     assert read_config("dpo", {**DPO, "metric_for_best_model": "eval_rewards/accuracies"}).problems == ()
     problems = read_config("kto", {**DPO, "metric_for_best_model": "accuracy"}).problems
-    assert "rewards/margins, kl" in problems[0].msg
+    assert "rewards/margins, logps/chosen, logps/rejected, kl" in problems[0].msg
 
 
 @pytest.mark.parametrize(
@@ -185,3 +185,13 @@ def test_an_adapter_of_no_scale_is_refused() -> None:
     (problem,) = read_config("finetune", arguments | {"lora": True, "lora_alpha": 0}).problems
     assert problem.loc == ("lora_alpha",)
     assert read_config("finetune", arguments | {"lora_alpha": 0}).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("metric", "greater"),
+    [("rewards/chosen", True), ("eval_rewards/rejected", False), ("kl", False), ("logps/rejected", False)],
+)
+def test_what_is_rejected_is_better_the_less_it_is_rewarded(metric: str, greater: bool) -> None:
+    config = read_config("kto", {**DPO, "metric_for_best_model": metric}).config
+    assert config is not None
+    assert config.resolved()["greater_is_better"] is greater

@@ -38,5 +38,7 @@ class EvaluationFields(FieldGroup):
         None, "Metric that tells the best checkpoint; with load_best_model_at_end unset: loss."
     )
     greater_is_better: Flag | None = setting(
-        None, "Whether a larger metric is better; unset: unless it is a loss or a perplexity."
+        None,
+        "Whether a larger metric is better; unset: unless it is a loss, a perplexity, KL, or a measure of"
+        " rejected responses.",
     )
