@@ -17,10 +17,8 @@ from paddle import Tensor
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from trainer.config.adapters import is_adapter, read_adapter_settings
 from trainer.data.preference_batches import PreferenceBatch
 from trainer.files import atomic_file
-from trainer.hub import model_folder
 from trainer.loop.reference import quiet_log_probabilities
 from trainer.models.base import CausalLM
 
@@ -89,18 +87,14 @@ def response_keys(batch: PreferenceBatch) -> Iterator[bytes]:
 
 
 def model_fingerprint(folder: Path) -> str:
-    """A text that changes when a model does: names, sizes and times of its configuration and weights, and of
-    those of its base model when it is an adapter.
+    """A text that changes when a model does: names, sizes and times of its configuration and weights.
 
     Tools that unpack or copy files may set the time of their last change, but not that of their last change
     of status. So both count.
     """
     files = sorted([*folder.glob("*.json"), *folder.glob("*.safetensors")])
     found = [(path.name, path.stat()) for path in files]
-    text = ", ".join(f"{name} {at.st_size} {at.st_mtime_ns} {at.st_ctime_ns}" for name, at in found)
-    if is_adapter(folder) and (base := read_adapter_settings(folder).base):
-        return f"{text}; base {model_fingerprint(model_folder(base))}"
-    return text
+    return ", ".join(f"{name} {at.st_size} {at.st_mtime_ns} {at.st_ctime_ns}" for name, at in found)
 
 
 def _with_mismatched(batches: Iterable[PreferenceBatch]) -> Iterator[PreferenceBatch]:

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -198,17 +197,6 @@ def test_a_reference_computed_beforehand_is_that_of_the_present_weights(tmp_path
     weights.write_bytes(b"behind")
     os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert model_fingerprint(tmp_path) != before
-
-
-def test_a_reference_that_is_an_adapter_is_known_by_its_base_model_too(
-    run: Run, tiny_gemma: Path, tmp_path: Path
-) -> None:
-    base = tmp_path / "base"
-    shutil.copytree(tiny_gemma, base)
-    run("dpo", lora=True, model_name_or_path=str(base), max_steps=1)
-    before = model_fingerprint(tmp_path / "output")
-    (base / "model.safetensors").touch()
-    assert model_fingerprint(tmp_path / "output") != before
 
 
 def test_a_reference_may_follow_the_policy(run: Run) -> None:
