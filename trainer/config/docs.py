@@ -104,6 +104,9 @@ turns first; then the prompt keeps its last `max_prompt_len` tokens; then both r
 to their lengths, and end without EOS. Records of which nothing can be learned are left out, and a warning
 names them. `lazy` reads the training file while it trains.
 
+The reference policy is the model of `model_name_or_path` as it was before training. With `lora` it is that
+model without an adapter, also when `lora_path` continues one.
+
 ## From records to tokens
 
 Without a chat template a source is encoded with the tokenizer's special tokens and keeps its last

@@ -115,6 +115,16 @@ def options_of_another_loss(config: Any) -> Iterator[Problem]:
             yield Problem((name,), msg, f"Leave it out; it belongs to {' and '.join(losses)}.")
 
 
+@warning("ref_model_update_steps", "metric_for_best_model", "load_best_model_at_end", "reference_free")
+def a_measure_against_another_reference(config: Any) -> Iterator[Problem]:
+    if config.reference_free or config.ref_model_update_steps <= 0 or not config.metric_for_best_model:
+        return
+    if not config.metric_for_best_model.removeprefix("eval_").startswith("logps/"):
+        msg = f"got {config.metric_for_best_model} with ref_model_update_steps"
+        msg += f" {config.ref_model_update_steps}: evaluations before and after an update cannot be compared"
+        yield Problem(("metric_for_best_model",), msg, "Use for example logps/chosen.")
+
+
 @warning("normalize_logps", "loss_type")
 def a_mean_needs_no_common_length(config: Any) -> Iterator[Problem]:
     if config.normalize_logps and config.loss_type in AVERAGED:

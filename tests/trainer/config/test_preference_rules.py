@@ -152,3 +152,11 @@ def test_rules_of_preference_training_say_nothing_about_the_presets(name: str) -
     reading = read_config(found.task, found.config)
     about = {"beta", "loss_type", "reference_free", "ref_model_update_steps", "pref_loss_ratio"}
     assert not {problem.loc[0] for problem in [*reading.problems, *reading.warnings]} & about
+
+
+def test_the_best_model_is_not_told_by_measures_against_changing_references() -> None:
+    best = {"evaluation_strategy": "steps", "save_strategy": "steps", "load_best_model_at_end": True}
+    warned = dpo(**best, ref_model_update_steps=5).warnings
+    assert any("before and after an update cannot be compared" in warning.msg for warning in warned)
+    for arguments in ({}, {"ref_model_update_steps": 5, "metric_for_best_model": "eval_logps/chosen"}):
+        assert not any("cannot be compared" in warning.msg for warning in dpo(**best, **arguments).warnings)
