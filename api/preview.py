@@ -14,10 +14,9 @@ from typing import Any
 
 from api.problems import invalid
 from trainer.config.problems import Problem
+from trainer.config.tasks import TASKS_WITH_RECORDS
 
 MOST_EXAMPLES = 10
-#: The tasks that read records.
-PREVIEWED = ("finetune", "evaluate", "dpo", "kto")
 TIMEOUT_S = 30
 
 
@@ -30,7 +29,7 @@ def preview(
     Raises:
         ApiError: 422, a record or the chat template cannot be used.
     """
-    if task not in PREVIEWED:
+    if task not in TASKS_WITH_RECORDS:
         return None, [_without("has nothing to show, because this task reads no records")]
     if not Path(str(config.get("tokenizer_name_or_path") or config["model_name_or_path"])).is_dir():
         return None, [_without("needs the tokenizer, which is fetched when the job starts")]

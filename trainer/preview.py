@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from trainer import load_tokenizer
 from trainer.config import ConfigError, FinetuneConfig, RegattaError, read_config, strict_json
 from trainer.config.schema import RunConfig
+from trainer.config.tasks import TASKS_WITH_RECORDS
 from trainer.data.dataset import why_nothing_is_learned
 from trainer.data.encoding import build_encoder, ending_warning
 from trainer.data.files import read_records
@@ -28,8 +29,6 @@ from trainer.preference_preview import preference_preview
 if TYPE_CHECKING:
     from trainer.tokenizers import Tokenizer
 
-#: The tasks that read records.
-TASKS = ("finetune", "evaluate", "dpo", "kto")
 #: What the process may use: a chat template is a program of the user's.
 MOST_CPU_SECONDS = 60
 MOST_MEMORY = 4 << 30
@@ -82,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print the preview of an argument file as JSON; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m trainer.preview")
     parser.add_argument("config", metavar="CONFIG.json", help="argument file; -: standard input")
-    parser.add_argument("--task", choices=TASKS, default="finetune")
+    parser.add_argument("--task", choices=TASKS_WITH_RECORDS, default="finetune")
     parser.add_argument("--examples", type=int, default=2, metavar="N")
     arguments = parser.parse_args(argv)
     _limit(resource.RLIMIT_CPU, MOST_CPU_SECONDS)

@@ -21,15 +21,17 @@ def preview(
     from cli.output import print_json
     from cli.submission import guess_task, read_json_object
     from trainer.config.schema import RunConfig
+    from trainer.config.tasks import TASKS_WITH_RECORDS
     from trainer.events import EventWriter
-    from trainer.preview import TASKS
     from trainer.preview import preview as read_preview
     from trainer.run import read_arguments
 
     task = task or guess_task(read_json_object(config), config)[0]
     arguments = read_arguments(task, config, overrides or [], EventWriter())
     if not isinstance(arguments, RunConfig):
-        raise CliError(f"task {task} reads no records. Those that do: {', '.join(TASKS)}.", INVALID)
+        raise CliError(
+            f"task {task} reads no records. Those that do: {', '.join(TASKS_WITH_RECORDS)}.", INVALID
+        )
     found = read_preview(arguments, examples)
     if as_json:
         print_json(found)

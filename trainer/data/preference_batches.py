@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainer.data.batches import Batch
 from trainer.data.packing import Pack, pack
 from trainer.data.preference import PreferenceExample
 from trainer.data.sft import IGNORE
@@ -16,7 +17,7 @@ PreferenceRow = PreferenceExample | Pack[PreferenceExample]
 
 
 @dataclass(frozen=True)
-class PreferenceBatch:
+class PreferenceBatch(Batch):
     """One micro-batch of examples in the layout of `trainer.data.preference`, padded.
 
     Attributes:
@@ -34,32 +35,11 @@ class PreferenceBatch:
         mismatched: the mismatched examples (kto), in the same order and in rows of their own.
     """
 
-    input_ids: np.ndarray
-    labels: np.ndarray
-    documents: np.ndarray
-    position_ids: np.ndarray
     branches: np.ndarray
     responses: np.ndarray
     response_tokens: np.ndarray
     desirable: np.ndarray | None
     mismatched: PreferenceBatch | None
-
-    @property
-    def rows(self) -> int:
-        return len(self.input_ids)
-
-    @property
-    def examples(self) -> int:
-        return int(self.documents.max(axis=1).sum())
-
-    @property
-    def tokens(self) -> int:
-        """Real (not padding) input tokens."""
-        return int(np.count_nonzero(self.documents))
-
-    @property
-    def label_tokens(self) -> int:
-        return int((self.labels != IGNORE).sum())
 
 
 @dataclass(frozen=True)
