@@ -23,12 +23,7 @@ from trainer.config.fields.quantization import QuantizationFields
 from trainer.config.standing import setting, standing_of
 from trainer.config.values import Flag, Real
 
-DEGREES = (
-    "tensor_parallel_degree",
-    "pipeline_parallel_degree",
-    "sep_parallel_degree",
-    "context_parallel_degree",
-)
+DEGREES = ("tensor_parallel_degree", "pipeline_parallel_degree")
 
 
 def description_of(group: type[FieldGroup], name: str) -> str:
@@ -53,13 +48,13 @@ class TaskConfig(FieldGroup):
         return self.model_dump(mode="json")
 
     def parallel_degrees(self) -> dict[str, int]:
-        """The degrees above 1 by argument name; their product is the number of devices."""
+        """The degrees above 1 by argument name; the number of devices is a multiple of their product."""
         values = self.model_dump(include={*DEGREES, "sharding", "sharding_parallel_degree"})
         counted = [*DEGREES, "sharding_parallel_degree"] if values.get("sharding") else list(DEGREES)
         return {name: values[name] for name in counted if values.get(name, 1) > 1}
 
     def world_size(self) -> int:
-        """How many devices the parallel degrees need."""
+        """The fewest devices that the parallel degrees need; any multiple of it will do as well."""
         return math.prod(self.parallel_degrees().values())
 
 
