@@ -10,14 +10,15 @@ from paddle import Tensor, nn
 
 from trainer.models.adapter import Adapter, Prefix
 from trainer.models.configuration import ModelConfig
-from trainer.models.layers import FusedLinear
+from trainer.models.layers import FusedLinear, Head
+from trainer.models.passes import LogProbabilityPass, LossPass, MetricsPass, Pass
+from trainer.models.placement import WHOLE, Placement
 from trainer.models.weights import Weight, WeightMap
 from trainer.ops.alibi import Alibi
 from trainer.ops.attention import cached_attention, causal_attention
 from trainer.ops.branches import BranchedDocuments
 from trainer.ops.kv_cache import KVCache
-from trainer.ops.linear_cross_entropy import TokenLoss, linear_cross_entropy
-from trainer.ops.linear_log_probabilities import linear_log_probabilities
+from trainer.ops.linear_cross_entropy import TokenLoss
 from trainer.ops.packing import Packing
 from trainer.ops.prefix import PrefixedDocuments
 
@@ -34,11 +35,13 @@ class Stage:
     """One step of the decoder.
 
     Attributes:
+        number: its place among all stages, from 0.
         modules: paths of the modules whose parameters it uses.
         run: `run(x, context, attend)`: hidden states `[tokens, hidden]` from those of the stage before; the
             first one takes token ids `[tokens]`.
     """
 
+    number: int
     modules: tuple[str, ...]
     run: Callable[[Tensor, Context, Attend], Tensor]
 
@@ -46,7 +49,7 @@ class Stage:
 class CausalLM(nn.Layer):
     """A decoder with a language-model head.
 
-    A family implements `stages` and `head_weight`, and `context` where its layers need one. Everywhere:
+    A family implements `stages`, sets `lm_head`, and has a `context` where its layers need one. Everywhere:
     `input_ids` int64 `[batch, sequence]`; `position_ids` of the same shape, by default 0, 1, 2, … in each
     row; `attention_mask` of the same shape, 0 = padding (on either side), 1 = real token. Several documents
     may share a row: number their tokens 1, 2, … in `attention_mask` and let their positions restart; they do
@@ -54,6 +57,8 @@ class CausalLM(nn.Layer):
 
     Attributes:
         config: the family's configuration.
+        placement: what of the model is here.
+        lm_head: the vocabulary projection, where the last stage is.
         dtype: dtype of the parameters, such as "float32".
         alibi_slopes: float32 `[heads]` when positions enter as linear biases of attention, else None.
         generation_config: content of generation_config.json; kept and written back. None when there is none.
@@ -61,9 +66,12 @@ class CausalLM(nn.Layer):
         prefix: keys and values in front of every document; None: there are none.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    lm_head: Head
+
+    def __init__(self, config: ModelConfig, placement: Placement = WHOLE) -> None:
         super().__init__()
         self.config = config
+        self.placement = placement
         self.alibi_slopes: np.ndarray | None = None
         self.dtype: str = paddle.get_default_dtype()
         self.generation_config: dict[str, Any] | None = None
@@ -73,10 +81,19 @@ class CausalLM(nn.Layer):
     @property
     def head_weight(self) -> Tensor:
         """The vocabulary projection, `[vocabulary, hidden]`."""
-        raise NotImplementedError
+        return self.lm_head.weight
+
+    @property
+    def parameter_dtype(self) -> paddle.dtype:
+        """`dtype` as Paddle's."""
+        return getattr(paddle, self.dtype)
 
     def stages(self) -> list[Stage]:
-        """The decoder from token ids to final hidden states, in order. Pipelines are cut between stages."""
+        """The decoder from token ids to final hidden states, in order: the stages that are here.
+
+        Stage 0 is the embedding, then comes one stage for each layer, the last one is the final norm.
+        Pipelines are cut between stages.
+        """
         raise NotImplementedError
 
     def context(self, positions: np.ndarray) -> Context:
@@ -90,19 +107,38 @@ class CausalLM(nn.Layer):
             x = stage.run(x, context, attend)
         return x
 
+    def run(self, work: Pass) -> Tensor:
+        """The outcome of a pass, float32 `[size]`."""
+        return work.finish(self.lm_head, self.final_states(work.ids, work.packing))
+
+    def prepare(self, packing: Packing) -> tuple[Context, Attend]:
+        """What the stages of one forward pass are given besides hidden states."""
+        if self.prefix is None:
+            return self.context(packing.positions), self._packed_attention(packing)
+        if packing.branches is not None:
+            raise NotImplementedError("documents with branches have no prefix")
+        documents = PrefixedDocuments.of(packing.lengths, packing.positions, self.prefix.tokens)
+        attend = self._attention(documents.lengths, documents.positions)
+        attend = documents.attention(attend, self.prefix.pairs())
+        return self.context(packing.positions + documents.tokens), attend
+
+    def final_states(self, ids: Tensor, packing: Packing) -> Tensor:
+        """Final hidden states `[tokens, hidden]` of packed ids `[tokens]`."""
+        return self._through_stages(ids, *self.prepare(packing))
+
     def forward(
         self, input_ids: Tensor, position_ids: Tensor | None = None, attention_mask: Tensor | None = None
     ) -> Tensor:
         """Logits, float32 `[batch, sequence, vocabulary]`."""
         packing = Packing.of(input_ids, position_ids, attention_mask)
-        return packing.unpack(self._logits(self._decode_packed(input_ids, packing)))
+        return packing.unpack(self._logits(self.final_states(packing.pack(input_ids), packing)))
 
     def hidden_states(
         self, input_ids: Tensor, position_ids: Tensor | None = None, attention_mask: Tensor | None = None
     ) -> Tensor:
         """What the head sees: `[batch, sequence, hidden]` after the final norm."""
         packing = Packing.of(input_ids, position_ids, attention_mask)
-        return packing.unpack(self._decode_packed(input_ids, packing))
+        return packing.unpack(self.final_states(packing.pack(input_ids), packing))
 
     def loss(
         self,
@@ -118,8 +154,12 @@ class CausalLM(nn.Layer):
                 data is shifted already), -100 where there is none.
         """
         packing = Packing.of(input_ids, position_ids, attention_mask)
-        hidden = self._decode_packed(input_ids, packing)
-        return linear_cross_entropy(hidden, self.head_weight, packing.pack(labels))
+        ids, wanted = packing.pack(input_ids), packing.pack(labels)
+        tokens = int((labels >= 0).sum())
+        if paddle.is_grad_enabled():
+            return TokenLoss(self.run(LossPass(ids, packing, wanted))[0], tokens, None)
+        total, correct = self.run(MetricsPass(ids, packing, wanted))
+        return TokenLoss(total, tokens, int(correct))
 
     def log_probabilities(
         self,
@@ -141,10 +181,8 @@ class CausalLM(nn.Layer):
                 1, 2, … in each of them; they do not see each other. By default there is nothing of that.
         """
         packing = Packing.of(input_ids, position_ids, attention_mask, branches)
-        hidden = self._decode_packed(input_ids, packing)
-        of_tokens = linear_log_probabilities(hidden, self.head_weight, packing.pack(labels))
-        places = packing.pack(responses)
-        return paddle.scatter_nd_add(paddle.zeros([count + 1]), places.unsqueeze(1), of_tokens)[1:]
+        ids, wanted, owners = (packing.pack(part) for part in (input_ids, labels, responses))
+        return self.run(LogProbabilityPass(ids, packing, wanted, owners, count))
 
     @paddle.no_grad()
     def new_cache(self, batch: int) -> KVCache:
@@ -154,7 +192,7 @@ class CausalLM(nn.Layer):
             shape = batch, self.prefix.tokens
             cache.extend(np.ones(shape, bool), np.broadcast_to(np.arange(shape[1]), shape))
             for layer, (keys, values) in enumerate(self.prefix.pairs()):
-                rows = (paddle.tile(x.astype(self.head_weight.dtype), [batch, 1]) for x in (keys, values))
+                rows = (paddle.tile(x.astype(self.parameter_dtype), [batch, 1]) for x in (keys, values))
                 cache.append(layer, *rows)
         return cache
 
@@ -181,7 +219,8 @@ class CausalLM(nn.Layer):
         def attend(q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:
             return cached_attention(q, k, v, layer, cache)
 
-        hidden = self.decode(paddle.to_tensor(ids.reshape(-1)), positions.reshape(-1), attend)
+        context = self.context(positions.reshape(-1))
+        hidden = self._through_stages(paddle.to_tensor(ids.reshape(-1)), context, attend)
         return self._logits(hidden.reshape([batch, new, -1])[:, -1])
 
     def parameter_names(self) -> WeightMap:
@@ -206,16 +245,11 @@ class CausalLM(nn.Layer):
         for name, weight in self.parameter_names().items():
             yield name, weight.turned(weight.parameter)
 
-    def _decode_packed(self, input_ids: Tensor, packing: Packing) -> Tensor:
-        ids = packing.pack(input_ids)
-        if self.prefix is None:
-            return self.decode(ids, packing.positions, self._packed_attention(packing))
-        if packing.branches is not None:
-            raise NotImplementedError("documents with branches have no prefix")
-        documents = PrefixedDocuments.of(packing.lengths, packing.positions, self.prefix.tokens)
-        attend = self._attention(documents.lengths, documents.positions)
-        attend = documents.attention(attend, self.prefix.pairs())
-        return self.decode(ids, packing.positions + documents.tokens, attend)
+    def _through_stages(self, ids: Tensor, context: Context, attend: Attend) -> Tensor:
+        x = ids
+        for stage in self.stages():
+            x = stage.run(x, context, attend)
+        return x
 
     def _packed_attention(self, packing: Packing) -> Attend:
         if packing.branches is None:
@@ -235,7 +269,7 @@ class CausalLM(nn.Layer):
         return attend
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        return paddle.matmul(hidden, self.head_weight, transpose_y=True).astype("float32")
+        return self.lm_head(hidden, None, "logits")
 
 
 def _weights(owner: str, kind: str, layer: nn.Layer | None, parameter: Tensor) -> Iterator[Weight]:

@@ -3,14 +3,19 @@ drawn in vain.
 """
 
 from collections.abc import Mapping
+from typing import Literal
 
 import paddle
 import paddle.nn.functional as functional
 from paddle import Tensor, nn
 
 from trainer.ops.bias import add_bias
+from trainer.ops.linear_cross_entropy import linear_cross_entropy, project
+from trainer.ops.linear_log_probabilities import linear_log_probabilities
 
 ZERO = nn.initializer.Constant(0.0)
+
+HeadOutput = Literal["loss", "metrics", "log_probabilities", "logits"]
 
 
 class Linear(nn.Linear):
@@ -62,8 +67,31 @@ def embedding(vocab_size: int, width: int) -> nn.Embedding:
 
 
 class Head(nn.Layer):
-    """A vocabulary projection that is not the embedding: `[vocabulary, width]`, like the embedding."""
+    """The vocabulary projection, `[vocabulary, width]`, and what is computed with it.
 
-    def __init__(self, vocab_size: int, width: int) -> None:
+    Args:
+        tied: the embedding's parameter where the head has none of its own. The layer holds it all the same:
+            weights that are spread over processes are gathered for the layers that hold them.
+    """
+
+    def __init__(self, vocab_size: int, width: int, tied: Tensor | None = None) -> None:
         super().__init__()
-        self.weight = self.create_parameter([vocab_size, width], default_initializer=ZERO)
+        fresh = tied is None
+        self.weight = self.create_parameter([vocab_size, width], default_initializer=ZERO) if fresh else tied
+
+    def forward(self, hidden: Tensor, labels: Tensor | None, what: HeadOutput) -> Tensor:
+        """Float32, from hidden states `[tokens, width]` and int64 labels `[tokens]`, -100 = none.
+
+        Args:
+            what: "loss", the sum of the token losses, `[1]`; "metrics", that sum and the number of labels
+                that are the most likely token, `[2]`; "log_probabilities" of the labels, `[tokens]`;
+                "logits", `[tokens, vocabulary]`, which need no labels.
+        """
+        if what == "logits" or labels is None:
+            return project(hidden, self.weight)
+        if what == "log_probabilities":
+            return linear_log_probabilities(hidden, self.weight, labels)
+        found = linear_cross_entropy(hidden, self.weight, labels)
+        if what == "loss":
+            return found.sum.reshape([1])
+        return paddle.stack([found.sum, paddle.to_tensor(float(found.correct or 0))])

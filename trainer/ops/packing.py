@@ -70,6 +70,17 @@ class Packing:
         parts = None if parts is None else parts[index]
         return cls((batch, sequence), lengths, positions.reshape(-1)[index], paddle.to_tensor(index), parts)
 
+    def extended(self, tokens: int) -> "Packing":
+        """With a document of `tokens` tokens more, in a batch of one row that has no padding."""
+        branches = None if self.branches is None else np.append(self.branches, np.zeros(tokens, np.int64))
+        return Packing(
+            shape=(1, len(self.positions) + tokens),
+            lengths=(*self.lengths, tokens),
+            positions=np.append(self.positions, np.arange(tokens, dtype=np.int64)),
+            index=None,
+            branches=branches,
+        )
+
     def pack(self, padded: Tensor) -> Tensor:
         """Take the real tokens out of `[batch, sequence]`, giving `[tokens]`."""
         flat = padded.reshape([-1])

@@ -12,7 +12,7 @@ from paddle import Tensor, nn
 
 from trainer.models.base import Attend, CausalLM, Stage
 from trainer.models.configuration import ModelConfig
-from trainer.models.layers import ZERO, Linear, embedding
+from trainer.models.layers import ZERO, Head, Linear, embedding
 from trainer.models.parts import Role, Split, SplitRules
 from trainer.models.registry import Family
 
@@ -59,20 +59,19 @@ class Toy(CausalLM):
     def __init__(self, config: ToyConfig) -> None:
         super().__init__(config)
         self.toy = ToyDecoder(config)
-
-    @property
-    def head_weight(self) -> Tensor:
-        return self.toy.tokens.weight
+        self.lm_head = Head(config.vocab_size, config.hidden_size, self.toy.tokens.weight)
 
     def context(self, positions: np.ndarray) -> Tensor:
         return self.toy.places(paddle.to_tensor(positions))
 
     def stages(self) -> list[Stage]:
-        layers = [Stage((f"toy.layers.{index}",), layer) for index, layer in enumerate(self.toy.layers)]
+        layers = [
+            Stage(index + 1, (f"toy.layers.{index}",), layer) for index, layer in enumerate(self.toy.layers)
+        ]
         return [
-            Stage(("toy.tokens",), lambda ids, *_: self.toy.tokens(ids)),
+            Stage(0, ("toy.tokens",), lambda ids, *_: self.toy.tokens(ids)),
             *layers,
-            Stage((), lambda x, *_: x * (1.0 + self.toy.scale)),
+            Stage(len(layers) + 1, (), lambda x, *_: x * (1.0 + self.toy.scale)),
         ]
 
 

@@ -93,22 +93,20 @@ class Bloom(CausalLM):
     def __init__(self, config: BloomConfig) -> None:
         super().__init__(config)
         self.transformer = BloomDecoder(config)
-        if not config.tie_word_embeddings:
-            self.lm_head = Head(config.vocab_size, config.hidden_size)
+        tied = self.transformer.word_embeddings.weight if config.tie_word_embeddings else None
+        self.lm_head = Head(config.vocab_size, config.hidden_size, tied)
         self.alibi_slopes = alibi_slopes(config.num_attention_heads)
-
-    @property
-    def head_weight(self) -> Tensor:
-        tied = self.config.tie_word_embeddings
-        return (self.transformer.word_embeddings if tied else self.lm_head).weight
 
     def stages(self) -> list[Stage]:
         first = ("transformer.word_embeddings", "transformer.word_embeddings_layernorm")
-        layers = [Stage((f"transformer.h.{index}",), layer) for index, layer in enumerate(self.transformer.h)]
+        layers = [
+            Stage(index + 1, (f"transformer.h.{index}",), layer)
+            for index, layer in enumerate(self.transformer.h)
+        ]
         return [
-            Stage(first, lambda ids, *_: self._embed(ids)),
+            Stage(0, first, lambda ids, *_: self._embed(ids)),
             *layers,
-            Stage(("transformer.ln_f",), lambda x, *_: self.transformer.ln_f(x)),
+            Stage(len(layers) + 1, ("transformer.ln_f",), lambda x, *_: self.transformer.ln_f(x)),
         ]
 
     def _embed(self, ids: Tensor) -> Tensor:

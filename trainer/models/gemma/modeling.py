@@ -114,23 +114,22 @@ class Gemma(CausalLM):
     def __init__(self, config: GemmaConfig) -> None:
         super().__init__(config)
         self.model = GemmaDecoder(config)
-        if not config.tie_word_embeddings:
-            self.lm_head = Head(config.vocab_size, config.hidden_size)
+        tied = self.model.embed_tokens.weight if config.tie_word_embeddings else None
+        self.lm_head = Head(config.vocab_size, config.hidden_size, tied)
         if config.alibi:
             self.alibi_slopes = alibi_slopes(config.num_attention_heads)
         # The factor is rounded to the compute dtype, as in the reference implementation.
-        self._embedding_scale = float(paddle.full([], math.sqrt(config.hidden_size), self.head_weight.dtype))
-
-    @property
-    def head_weight(self) -> Tensor:
-        return (self.model.embed_tokens if self.config.tie_word_embeddings else self.lm_head).weight
+        self._embedding_scale = float(paddle.full([], math.sqrt(config.hidden_size), self.parameter_dtype))
 
     def stages(self) -> list[Stage]:
-        layers = [Stage((f"model.layers.{index}",), layer) for index, layer in enumerate(self.model.layers)]
+        layers = [
+            Stage(index + 1, (f"model.layers.{index}",), layer)
+            for index, layer in enumerate(self.model.layers)
+        ]
         return [
-            Stage(("model.embed_tokens",), lambda ids, *_: self._embed(ids)),
+            Stage(0, ("model.embed_tokens",), lambda ids, *_: self._embed(ids)),
             *layers,
-            Stage(("model.norm",), lambda x, *_: self.model.norm(x)),
+            Stage(len(layers) + 1, ("model.norm",), lambda x, *_: self.model.norm(x)),
         ]
 
     def context(self, positions: np.ndarray) -> Rotary:
@@ -138,7 +137,7 @@ class Gemma(CausalLM):
         if config.alibi:
             return None
         heads = config.num_attention_heads, config.num_key_value_heads
-        return rotary_tables(positions, config.head_dim, config.rope_theta, heads, self.head_weight.dtype)
+        return rotary_tables(positions, config.head_dim, config.rope_theta, heads, self.parameter_dtype)
 
     def _embed(self, ids: Tensor) -> Tensor:
         return self.model.embed_tokens(ids) * self._embedding_scale
