@@ -64,6 +64,7 @@ class CausalLM(nn.Layer):
         generation_config: content of generation_config.json; kept and written back. None when there is none.
         adapter: what is trained in place of the parameters, which are then frozen; None: they are trained.
         prefix: keys and values in front of every document; None: there are none.
+        before_pass: told of the packing of every forward pass before it begins.
     """
 
     lm_head: Head
@@ -77,6 +78,7 @@ class CausalLM(nn.Layer):
         self.generation_config: dict[str, Any] | None = None
         self.adapter: Adapter | None = None
         self.prefix: Prefix | None = None
+        self.before_pass: Callable[[Packing], None] | None = None
 
     @property
     def head_weight(self) -> Tensor:
@@ -113,6 +115,8 @@ class CausalLM(nn.Layer):
 
     def prepare(self, packing: Packing) -> tuple[Context, Attend]:
         """What the stages of one forward pass are given besides hidden states."""
+        if self.before_pass is not None:
+            self.before_pass(packing)
         if self.prefix is None:
             return self.context(packing.positions), self._packed_attention(packing)
         if packing.branches is not None:

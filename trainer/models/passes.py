@@ -6,6 +6,7 @@ Whoever runs the model (one process, a pipeline) needs to know nothing else abou
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -113,6 +114,29 @@ class LogProbabilityPass(Pass):
     def padded(self, tokens: int) -> Self:
         longer = super().padded(tokens)
         return replace(longer, responses=_extended(self.responses, tokens - self.tokens, 0))
+
+
+class Passes:
+    """The passes of several micro-batches, each made when it is asked for.
+
+    Every process knows the sizes of all outcomes; it makes only the passes that it runs.
+
+    Attributes:
+        sizes: length of each outcome.
+    """
+
+    def __init__(self, sizes: Sequence[int], make: Callable[[int], Pass]) -> None:
+        self.sizes = tuple(sizes)
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, number: int) -> Pass:
+        return self._make(range(len(self.sizes))[number])
+
+    def __iter__(self) -> Iterator[Pass]:
+        return (self._make(number) for number in range(len(self.sizes)))
 
 
 def _extended(values: Tensor, more: int, fill: int) -> Tensor:
