@@ -119,19 +119,35 @@ def write_safetensors(
         read: gives one tensor by name, in the dtype's bytes and the header's shape; called once for each.
         metadata: texts for the header, such as `{"format": "pt"}`.
     """
-    names = sorted(headers, key=lambda name: (-headers[name].item_size, name))
-    header: dict[str, Any] = {"__metadata__": dict(metadata)}
-    end = 0
-    for name in names:
-        start, end = end, end + headers[name].bytes
-        entry = headers[name]
-        header[name] = {"dtype": entry.dtype, "shape": list(entry.shape), "data_offsets": [start, end]}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+    text, offsets = encode_header(headers, metadata)
     with atomic_file(path) as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for name in names:
+        file.write(text)
+        for name in offsets:
             data = np.ascontiguousarray(read(name))
             if data.nbytes != headers[name].bytes:
                 raise ValueError(f"{name}: got {data.nbytes} bytes, the header says {headers[name].bytes}")
             file.write(data.data.cast("B") if data.size else b"")
+
+
+def encode_header(
+    headers: Mapping[str, TensorHeader], metadata: Mapping[str, str]
+) -> tuple[bytes, dict[str, int]]:
+    """The beginning of a safetensors file, and where in the file each tensor begins, in the file's order.
+
+    Args:
+        headers: every tensor of the file by name.
+        metadata: texts for the header, such as `{"format": "pt"}`.
+    """
+    names = sorted(headers, key=lambda name: (-headers[name].item_size, name))
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    offsets: dict[str, int] = {}
+    end = 0
+    for name in names:
+        entry, offsets[name] = headers[name], end
+        end += entry.bytes
+        span = [offsets[name], end]
+        header[name] = {"dtype": entry.dtype, "shape": list(entry.shape), "data_offsets": span}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    text = len(text).to_bytes(8, "little") + text
+    return text, {name: len(text) + offset for name, offset in offsets.items()}
