@@ -6,7 +6,8 @@ checkpoints, adapters, parallel layouts and tools know a model only by what a `F
 * **Configuration** (`config_class`): a frozen dataclass with the fields of `ModelConfig`, `from_dict` that
   reads a config.json and refuses what the family cannot do (`DataError`, all problems at once), and `to_dict`
   that writes one back, fields without a meaning here included.
-* **Model** (`model_class`): a subclass of `CausalLM`, called with the configuration. It sets `lm_head`, the
+* **Model** (`model_class`): a subclass of `CausalLM`, called with the configuration and a
+  `Placement`, which says what of the model this process builds. It sets `lm_head`, the
   vocabulary projection, and implements the stages below. Tokens see each other only through the
   `attend` function that a layer is given; `alibi_slopes` says that positions enter there, as linear biases.
   Logits, losses, generation with a cache, packing and padding follow from these.

@@ -13,6 +13,7 @@ import paddle
 from trainer.config.problems import DataError, Problem
 from trainer.files import write_json
 from trainer.models.base import CausalLM, ModelConfig
+from trainer.models.placement import WHOLE, Placement
 from trainer.models.registry import family
 from trainer.models.weights_load import load_weights
 from trainer.models.weights_save import save_weights
@@ -23,14 +24,18 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 
 def load_model(
-    directory: str | Path, dtype: str = "float32", options: Mapping[str, Any] | None = None
+    directory: str | Path,
+    dtype: str = "float32",
+    options: Mapping[str, Any] | None = None,
+    placement: Placement = WHOLE,
 ) -> CausalLM:
-    """Load a model in Hugging Face's layout.
+    """Load a model in Hugging Face's layout, or the part of it that this process holds.
 
     Args:
         directory: holds config.json and weights.
         dtype: of the parameters: float32, bfloat16 or float16; files of another dtype are converted.
         options: fields of config.json to set differently, such as `{"fuse_attention_qkv": True}`.
+        placement: the part.
 
     Raises:
         DataError: the directory cannot be used; every problem is listed.
@@ -42,21 +47,23 @@ def load_model(
         raise DataError(_problem(directory / CONFIG_FILE, "is not there"))
     kind = family(str(raw.get("model_type")))
     with _default_dtype(dtype):
-        model = kind.model_class(kind.config_class.from_dict({**raw, **(options or {})}))
+        model = kind.model_class(kind.config_class.from_dict({**raw, **(options or {})}), placement)
     load_weights(model, directory)
     model.generation_config = _read_json(directory / GENERATION_FILE)
     model.eval()
     return model
 
 
-def new_model(config: ModelConfig, seed: int = 0, dtype: str = "float32") -> CausalLM:
+def new_model(
+    config: ModelConfig, seed: int = 0, dtype: str = "float32", placement: Placement = WHOLE
+) -> CausalLM:
     """A model with fresh weights: matrices from N(0, initializer_range), biases 0, norms without effect.
 
     Each tensor is drawn whole, from the seed and its name alone: the same seed gives the same model under any
     layout, and adding a tensor changes no other.
     """
     with _default_dtype(dtype):
-        model = family(config.model_type).model_class(config)
+        model = family(config.model_type).model_class(config, placement)
     for name, weight in model.parameter_names().items():
         if len(weight.disk_shape) < 2:
             continue

@@ -27,7 +27,8 @@ class Family:
 
     Attributes:
         config_class: reads and writes config.json.
-        model_class: called with a configuration, gives a model that still needs its weights.
+        model_class: called with a configuration and a `Placement`, gives the part of a model that is here; it
+            still needs its weights.
         roles: what each linear layer does, by the last part of its name.
         splits: how each tensor may be cut for tensor parallelism.
     """

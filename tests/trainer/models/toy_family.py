@@ -14,6 +14,7 @@ from trainer.models.base import Attend, CausalLM, Stage
 from trainer.models.configuration import ModelConfig
 from trainer.models.layers import ZERO, Head, Linear, embedding
 from trainer.models.parts import Role, Split, SplitRules
+from trainer.models.placement import WHOLE, Placement
 from trainer.models.registry import Family
 
 
@@ -56,8 +57,8 @@ class ToyDecoder(nn.Layer):
 class Toy(CausalLM):
     config: ToyConfig
 
-    def __init__(self, config: ToyConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: ToyConfig, placement: Placement = WHOLE) -> None:
+        super().__init__(config, placement)
         self.toy = ToyDecoder(config)
         self.lm_head = Head(config.vocab_size, config.hidden_size, self.toy.tokens.weight)
 

@@ -16,6 +16,7 @@ from paddle import Tensor, nn
 from trainer.models.base import Attend, CausalLM, Stage
 from trainer.models.bloom.configuration import BloomConfig
 from trainer.models.layers import Head, LayerNorm, Linear, embedding
+from trainer.models.placement import WHOLE, Placement
 from trainer.ops.alibi import alibi_slopes
 
 
@@ -77,12 +78,17 @@ class BloomLayer(nn.Layer):
 class BloomDecoder(nn.Layer):
     """Embedding, layers and the final norm, under the names of the files."""
 
-    def __init__(self, config: BloomConfig) -> None:
+    def __init__(self, config: BloomConfig, placement: Placement) -> None:
         super().__init__()
-        self.word_embeddings = embedding(config.vocab_size, config.hidden_size)
-        self.word_embeddings_layernorm = _layer_norm(config)
-        self.h = nn.LayerList([BloomLayer(config, index) for index in range(config.num_hidden_layers)])
-        self.ln_f = _layer_norm(config)
+        here = [index for index in range(config.num_hidden_layers) if placement.has(index + 1)]
+        has_end = placement.has(config.num_hidden_layers + 1)
+        if placement.has(0) or (has_end and config.tie_word_embeddings):
+            self.word_embeddings = embedding(config.vocab_size, config.hidden_size)
+        if placement.has(0):
+            self.word_embeddings_layernorm = _layer_norm(config)
+        self.h = nn.LayerDict({str(index): BloomLayer(config, index) for index in here})
+        if has_end:
+            self.ln_f = _layer_norm(config)
 
 
 class Bloom(CausalLM):
@@ -90,24 +96,23 @@ class Bloom(CausalLM):
 
     config: BloomConfig
 
-    def __init__(self, config: BloomConfig) -> None:
-        super().__init__(config)
-        self.transformer = BloomDecoder(config)
-        tied = self.transformer.word_embeddings.weight if config.tie_word_embeddings else None
-        self.lm_head = Head(config.vocab_size, config.hidden_size, tied)
+    def __init__(self, config: BloomConfig, placement: Placement = WHOLE) -> None:
+        super().__init__(config, placement)
+        self.transformer = BloomDecoder(config, placement)
+        if placement.has(config.num_hidden_layers + 1):
+            tied = self.transformer.word_embeddings.weight if config.tie_word_embeddings else None
+            self.lm_head = Head(config.vocab_size, config.hidden_size, tied)
         self.alibi_slopes = alibi_slopes(config.num_attention_heads)
 
     def stages(self) -> list[Stage]:
         first = ("transformer.word_embeddings", "transformer.word_embeddings_layernorm")
-        layers = [
-            Stage(index + 1, (f"transformer.h.{index}",), layer)
-            for index, layer in enumerate(self.transformer.h)
-        ]
-        return [
+        layers, last = self.transformer.h.items(), self.config.num_hidden_layers + 1
+        stages = [
             Stage(0, first, lambda ids, *_: self._embed(ids)),
-            *layers,
-            Stage(len(layers) + 1, ("transformer.ln_f",), lambda x, *_: self.transformer.ln_f(x)),
+            *(Stage(int(index) + 1, (f"transformer.h.{index}",), layer) for index, layer in layers),
+            Stage(last, ("transformer.ln_f",), lambda x, *_: self.transformer.ln_f(x)),
         ]
+        return [stage for stage in stages if self.placement.has(stage.number)]
 
     def _embed(self, ids: Tensor) -> Tensor:
         return self.transformer.word_embeddings_layernorm(self.transformer.word_embeddings(ids))

@@ -14,6 +14,7 @@ from paddle import Tensor, nn
 from trainer.models.base import Attend, CausalLM, Stage
 from trainer.models.gemma.configuration import GemmaConfig
 from trainer.models.layers import ZERO, FusedLinear, Head, Linear, embedding
+from trainer.models.placement import WHOLE, Placement
 from trainer.ops.alibi import alibi_slopes
 from trainer.ops.geglu import geglu
 from trainer.ops.rms_norm import rms_norm
@@ -99,11 +100,15 @@ class GemmaLayer(nn.Layer):
 class GemmaDecoder(nn.Layer):
     """Embedding, layers and the final norm, under the names of the files."""
 
-    def __init__(self, config: GemmaConfig) -> None:
+    def __init__(self, config: GemmaConfig, placement: Placement) -> None:
         super().__init__()
-        self.embed_tokens = embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.LayerList([GemmaLayer(config, index) for index in range(config.num_hidden_layers)])
-        self.norm = GemmaRMSNorm(config)
+        here = [index for index in range(config.num_hidden_layers) if placement.has(index + 1)]
+        has_end = placement.has(config.num_hidden_layers + 1)
+        if placement.has(0) or (has_end and config.tie_word_embeddings):
+            self.embed_tokens = embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.LayerDict({str(index): GemmaLayer(config, index) for index in here})
+        if has_end:
+            self.norm = GemmaRMSNorm(config)
 
 
 class Gemma(CausalLM):
@@ -111,26 +116,25 @@ class Gemma(CausalLM):
 
     config: GemmaConfig
 
-    def __init__(self, config: GemmaConfig) -> None:
-        super().__init__(config)
-        self.model = GemmaDecoder(config)
-        tied = self.model.embed_tokens.weight if config.tie_word_embeddings else None
-        self.lm_head = Head(config.vocab_size, config.hidden_size, tied)
+    def __init__(self, config: GemmaConfig, placement: Placement = WHOLE) -> None:
+        super().__init__(config, placement)
+        self.model = GemmaDecoder(config, placement)
+        if placement.has(config.num_hidden_layers + 1):
+            tied = self.model.embed_tokens.weight if config.tie_word_embeddings else None
+            self.lm_head = Head(config.vocab_size, config.hidden_size, tied)
         if config.alibi:
             self.alibi_slopes = alibi_slopes(config.num_attention_heads)
         # The factor is rounded to the compute dtype, as in the reference implementation.
         self._embedding_scale = float(paddle.full([], math.sqrt(config.hidden_size), self.parameter_dtype))
 
     def stages(self) -> list[Stage]:
-        layers = [
-            Stage(index + 1, (f"model.layers.{index}",), layer)
-            for index, layer in enumerate(self.model.layers)
-        ]
-        return [
+        layers = self.model.layers.items()
+        stages = [
             Stage(0, ("model.embed_tokens",), lambda ids, *_: self._embed(ids)),
-            *layers,
-            Stage(len(layers) + 1, ("model.norm",), lambda x, *_: self.model.norm(x)),
+            *(Stage(int(index) + 1, (f"model.layers.{index}",), layer) for index, layer in layers),
+            Stage(self.config.num_hidden_layers + 1, ("model.norm",), lambda x, *_: self.model.norm(x)),
         ]
+        return [stage for stage in stages if self.placement.has(stage.number)]
 
     def context(self, positions: np.ndarray) -> Rotary:
         config = self.config
