@@ -6,11 +6,10 @@ A rule runs for every config that has the arguments it names, when each of them 
 from collections.abc import Iterator
 from typing import Any
 
-from trainer.config import preference_rules  # noqa: F401  (adds the rules of dpo and kto)
+from trainer.config import parallel_rules, preference_rules  # noqa: F401  (add their rules)
 from trainer.config.derive import LOWER_IS_BETTER
 from trainer.config.problems import Problem
 from trainer.config.rulebook import PROBLEMS, WARNINGS, findings, problem, warning
-from trainer.config.schema import DEGREES
 from trainer.config.values import show
 
 __all__ = ["GENERATION_METRICS", "METRICS", "PROBLEMS", "WARNINGS", "findings"]
@@ -35,6 +34,7 @@ NEEDS = {
     "top_k": "eval_with_do_generation",
     "top_p": "eval_with_do_generation",
     "neftune_noise_alpha": "neftune",
+    "recompute_granularity": "recompute",
 }
 
 HIGH_LEARNING_RATE = 0.1
@@ -142,28 +142,6 @@ def best_metric_exists(config: Any) -> Iterator[Problem]:
         )
 
 
-@problem("sharding", "sharding_parallel_degree", *DEGREES)
-def one_device(config: Any) -> Iterator[Problem]:
-    if degrees := config.parallel_degrees():
-        product = " x ".join(f"{name} {degree}" for name, degree in degrees.items())
-        yield Problem(
-            (next(iter(degrees)),),
-            f"{product} = {config.world_size()} devices, expected 1: this version trains on one device",
-            "Set these degrees to 1 or leave them out.",
-        )
-
-
-@problem("sharding")
-def one_sharding_stage(config: Any) -> Iterator[Problem]:
-    words = config.sharding.split()
-    if "offload" in words or len(words) > 1:
-        yield Problem(
-            ("sharding",),
-            f"got {config.sharding[:60]!r}, expected one of stage1, stage2, stage3",
-            "Offloading is not supported: leave the word out.",
-        )
-
-
 @problem("lora", "prefix_tuning", "vera", "lokr", "reft")
 def one_tuning_method(config: Any) -> Iterator[Problem]:
     methods = [name for name in ("lora", "prefix_tuning", "vera", "lokr", "reft") if getattr(config, name)]
@@ -191,13 +169,6 @@ def a_saved_prefix_needs_prefix_tuning(config: Any) -> Iterator[Problem]:
     if config.prefix_path and not config.prefix_tuning:
         msg = f"got {show(config.prefix_path)}, and prefix_tuning is false"
         yield Problem(("prefix_path",), msg, "Set prefix_tuning to true.")
-
-
-@problem("prefix_tuning", "pipeline_parallel_degree")
-def no_prefix_in_a_pipeline(config: Any) -> Iterator[Problem]:
-    if config.prefix_tuning and config.pipeline_parallel_degree > 1:
-        msg = f"prefix_tuning with pipeline_parallel_degree {config.pipeline_parallel_degree}, expected 1"
-        yield Problem(("prefix_tuning",), msg, "Set pipeline_parallel_degree to 1.")
 
 
 @problem("lazy", "max_steps")
@@ -315,13 +286,6 @@ def master_gradients_need_o2(config: Any) -> Iterator[Problem]:
     if config.amp_master_grad and config.fp16_opt_level != "O2":
         msg = f"it has no effect with fp16_opt_level {config.fp16_opt_level}"
         yield Problem(("amp_master_grad",), msg, "Set fp16_opt_level to O2.")
-
-
-@warning("sharding", "sharding_parallel_degree")
-def degree_without_sharding(config: Any) -> Iterator[Problem]:
-    if config.sharding_parallel_degree > 1 and not config.sharding:
-        msg = f"degree {config.sharding_parallel_degree} has no effect without sharding"
-        yield Problem(("sharding_parallel_degree",), msg, "Set sharding too, or leave the degree out.")
 
 
 #: Options of a tuning method, by the switch without which they do nothing.

@@ -70,7 +70,7 @@ def test_rslora_plus_is_short_for_three_arguments() -> None:
     assert (resolved["rslora"], resolved["lora_plus_scale"], resolved["lora_alpha"]) == (True, 4.0, 4)
 
 
-def test_a_job_of_this_version_needs_one_device(read: Read) -> None:
+def test_without_degrees_above_one_a_job_needs_one_device(read: Read) -> None:
     for arguments in (
         {},
         {"sharding": "stage2"},

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.config import FinetuneConfig, preset, preset_names, read_config
+from trainer.config import FinetuneConfig, TaskConfig, preset, preset_names, read_config
+from trainer.config.topology import Topology, misfit
 
 NAMES = [
     ("bloom", "gptq"),
@@ -18,13 +19,24 @@ NAMES = [
     ("gemma", "sft"),
 ]
 REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "configs"
-#: What this version refuses in each file: the arguments the user has to change.
-REFUSED = {
-    ("bloom", "sft"): {"tensor_parallel_degree"},
-    ("gemma", "dpo"): {"tensor_parallel_degree"},
-    ("gemma", "kto"): {"tensor_parallel_degree"},
-    ("gemma", "kto_lora"): {"tensor_parallel_degree"},
-    ("gemma", "sft"): {"sharding_parallel_degree"},
+#: How their degrees divide the fewest devices that they need, where that is more than one.
+FEWEST = {
+    ("bloom", "sft"): Topology(tensor=4),
+    ("gemma", "dpo"): Topology(tensor=2),
+    ("gemma", "kto"): Topology(tensor=8),
+    ("gemma", "kto_lora"): Topology(tensor=8),
+    ("gemma", "sft"): Topology(sharding=8, stage=2),
+}
+#: How they divide eight devices.
+EIGHT = {
+    ("bloom", "lora"): Topology(data=8),
+    ("bloom", "pt"): Topology(data=8),
+    ("bloom", "sft"): Topology(tensor=4, data=2),
+    ("gemma", "dpo"): Topology(tensor=2, sharding=4, stage=1),
+    ("gemma", "dpo_lora"): Topology(sharding=8, stage=1),
+    ("gemma", "kto"): Topology(tensor=8),
+    ("gemma", "kto_lora"): Topology(tensor=8),
+    ("gemma", "sft"): Topology(sharding=8, stage=2),
 }
 
 
@@ -40,11 +52,32 @@ def test_a_preset_is_the_reference_file(family: str, name: str) -> None:
     assert preset(family, name).config == json.loads(path.read_text())
 
 
-@pytest.mark.parametrize(("family", "name"), NAMES)
-def test_a_preset_has_no_problem_but_what_this_version_cannot_do(family: str, name: str) -> None:
+def config_of(family: str, name: str) -> TaskConfig:
     found = preset(family, name)
-    problems = read_config(found.task, found.config).problems
-    assert {problem.loc[0] for problem in problems} == REFUSED.get((family, name), set())
+    reading = read_config(found.task, found.config)
+    assert reading.config is not None, reading.problems
+    return reading.config
+
+
+@pytest.mark.parametrize(("family", "name"), NAMES)
+def test_a_preset_is_accepted_with_its_own_degrees(family: str, name: str) -> None:
+    assert Topology.of(config_of(family, name)) == FEWEST.get((family, name), Topology())
+
+
+@pytest.mark.parametrize(("family", "name"), list(EIGHT))
+def test_what_a_preset_leaves_of_eight_devices_takes_data_of_its_own(family: str, name: str) -> None:
+    assert Topology.of(config_of(family, name), 8) == EIGHT[family, name]
+
+
+@pytest.mark.parametrize(("family", "name"), list(FEWEST))
+def test_a_preset_with_too_few_devices_is_told_how_many_it_needs(family: str, name: str) -> None:
+    config = config_of(family, name)
+    needed = FEWEST[family, name].world
+    problem = misfit(config, needed - 1)
+    assert problem is not None
+    assert problem.loc[0] in ("tensor_parallel_degree", "sharding_parallel_degree")
+    assert f"= {needed} devices, more than there are ({needed - 1} device" in problem.msg
+    assert problem.hint == f"Ask for {needed} devices, or lower the degrees."
 
 
 def test_presets_know_their_task() -> None:
@@ -82,15 +115,11 @@ def test_the_gemma_sft_preset_runs_when_its_sharding_degree_is_one() -> None:
 
 
 def test_the_kto_preset_without_do_flags_trains() -> None:
-    raw = preset("gemma", "kto").config | {"tensor_parallel_degree": 1}
-    config = read_config("kto", raw).config
-    assert config is not None
-    assert config.resolved()["do_train"] is True
+    assert config_of("gemma", "kto").resolved()["do_train"] is True
 
 
 def test_the_whole_kto_file_of_paddlenlp_is_accepted_with_its_lazy() -> None:
     raw = preset("gemma", "kto").config | {
-        "tensor_parallel_degree": 1,
         "logging_steps": 1,
         "evaluation_strategy": "steps",
         "save_strategy": "steps",

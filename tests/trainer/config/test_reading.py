@@ -282,14 +282,14 @@ def test_what_would_change_the_result_is_refused_with_a_reason(read: Read, name:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("recompute", True),
+        ("recompute_use_reentrant", True),
         ("use_flash_attention", True),
         ("disable_tqdm", False),
-        ("sharding", "stage2"),
+        ("sharding_comm_buffer_size_MB", 256),
         ("lora_rank", 64),
         ("max_seq_length", 512),
         ("unified_checkpoint_config", "async_save"),
-        ("sequence_parallel", True),
+        ("fuse_sequence_parallel_allreduce", True),
     ],
 )
 def test_what_changes_nothing_is_accepted_with_a_warning_that_says_why(

@@ -45,25 +45,8 @@ QUANTIZE = {"model_name_or_path": "m", "dataset_name_or_path": "d", "output_dir"
             "metric_for_best_model",
             "got accuracy, expected one of the metrics of this job: loss",
         ),
-        (
-            {"tensor_parallel_degree": 2, "pipeline_parallel_degree": 4, "sharding_parallel_degree": 1},
-            "tensor_parallel_degree",
-            "tensor_parallel_degree 2 x pipeline_parallel_degree 4 = 8 devices, "
-            "expected 1: this version trains on one device",
-        ),
-        (
-            {"sharding": "stage2", "sharding_parallel_degree": 8},
-            "sharding_parallel_degree",
-            "sharding_parallel_degree 8 = 8 devices, expected 1: this version trains on one device",
-        ),
-        (
-            {"sharding": "stage1 offload"},
-            "sharding",
-            "got 'stage1 offload', expected one of stage1, stage2, stage3",
-        ),
         ({"fp16_full_eval": True, "bf16_full_eval": True}, "fp16_full_eval", None),
         ({"lora": True, "prefix_tuning": True}, "prefix_tuning", None),
-        ({"prefix_tuning": True, "pipeline_parallel_degree": 2}, "prefix_tuning", None),
         ({"lazy": True}, "max_steps", "not set, expected a number of steps because lazy is true"),
         ({"lr_scheduler_type": "polynomial", "lr_end": 1.0}, "lr_end", None),
     ],
@@ -129,7 +112,11 @@ def test_unequal_strategies_are_told_what_would_make_them_equal(
             "the checkpoint of the larger loss is taken as the best",
         ),
         ({"amp_master_grad": True}, "amp_master_grad", "no effect with fp16_opt_level O1"),
-        ({"sharding_parallel_degree": 8}, "sharding_parallel_degree", "no effect without sharding"),
+        (
+            {"recompute_granularity": "full_attn"},
+            "recompute_granularity",
+            '"full_attn" has no effect without recompute',
+        ),
     ],
 )
 def test_what_is_legal_but_surely_unwanted_is_a_warning(
@@ -149,6 +136,7 @@ def test_what_is_legal_but_surely_unwanted_is_a_warning(
         {"bf16": True, "fp16_opt_level": "O2"},
         {"do_train": False, "do_eval": True, "load_best_model_at_end": True},
         {"learning_rate": 0.03, "src_length": 2047},
+        {"recompute": True, "recompute_granularity": "core_attn"},
     ],
 )
 def test_arguments_that_fit_are_accepted_silently(read: Read, arguments: dict[str, Any]) -> None:

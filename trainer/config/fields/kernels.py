@@ -7,7 +7,7 @@ from trainer.config.standing import no_effect, setting
 from trainer.config.values import Flag, Text, Whole, WholeList
 
 KERNEL = no_effect("kernels are chosen for the device; the result is the same")
-RECOMPUTE = no_effect("activations are kept, which takes more memory and gives the same result")
+RECOMPUTE = no_effect("every layer is computed again in one way; the result is the same")
 
 
 class KernelFields(FieldGroup):
@@ -19,9 +19,11 @@ class KernelFields(FieldGroup):
     use_fused_linear: Flag = setting(False, "Use the fused linear kernel.", KERNEL)
     use_fused_dropout_add: Flag = setting(False, "Use the fused dropout and add kernel.", KERNEL)
     use_fused_linear_cross_entropy: Flag = setting(False, "Compute the loss in chunks.", KERNEL)
-    recompute: Flag = setting(False, "Compute activations again in the backward pass.", RECOMPUTE)
+    recompute: Flag = setting(False, "Compute activations again in the backward pass, which saves memory.")
     recompute_granularity: Literal["full", "full_attn", "core_attn"] = setting(
-        "full", "How much of a layer is recomputed.", RECOMPUTE
+        "full",
+        "What is computed again. full: whole layers; full_attn: attention with its projections; core_attn:"
+        " attention without them.",
     )
     recompute_use_reentrant: Flag = setting(False, "Re-entrant form of recompute.", RECOMPUTE)
     refined_recompute: Text = setting("", "Operators left out of recompute.", RECOMPUTE)

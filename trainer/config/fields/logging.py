@@ -26,7 +26,7 @@ class LoggingFields(FieldGroup):
     metrics_output_path: Text | None = setting(None, "Extra folder of metrics.", REPORTING)
     wandb_api_key: Text | None = setting(None, "Key of Weights & Biases.", REPORTING, secret=True)
     wandb_http_proxy: Text | None = setting(None, "Proxy for Weights & Biases.", REPORTING, secret=True)
-    log_on_each_node: Flag = setting(True, "Log on every host.", no_effect("there is one process"))
+    log_on_each_node: Flag = setting(True, "Log on every host.", no_effect("every process logs"))
     skip_memory_metrics: Flag = setting(
         True, "Leave memory figures out.", no_effect("memory figures are not logged")
     )

@@ -37,7 +37,7 @@ class LoopFields(FieldGroup):
         0, "Processes that load data.", no_effect("batches are made in the training process"), ge=0
     )
     distributed_dataloader: Flag | None = setting(
-        False, "Load data on some ranks only.", no_effect("there is one process")
+        False, "Load data on some ranks only.", no_effect("every process reads its data itself")
     )
     ignore_data_skip: Flag = setting(False, "On resume, start the data from the beginning.")
     skip_data_intervals: WholeLists | None = setting(

@@ -3,53 +3,76 @@
 from typing import Annotated, Literal
 
 from trainer.config.fields.base import FieldGroup
-from trainer.config.standing import later, no_effect, setting
+from trainer.config.standing import later, no_effect, refused, setting
 from trainer.config.values import Flag, PositiveOrUnset, Text, Whole, Words
 
-DEGREE = later("training on several devices", (1,), by_rule=True)
-ONE_DEVICE = no_effect("there is one device, so nothing is split")
-NO_EXPERTS = no_effect("Gemma and BLOOM have no experts")
+COMMUNICATION = no_effect("the trainer chooses how its processes communicate; the result is the same")
+NO_EXPERTS = "Gemma and BLOOM have no experts"
+EXPERTS = refused(NO_EXPERTS, (1,))
 AUTO = later("auto-parallel training")
 
 
 class ParallelFields(FieldGroup):
-    """Parallel degrees and their switches. -1 counts as 1."""
+    """Parallel degrees and their switches.
 
-    tensor_parallel_degree: PositiveOrUnset = setting(-1, "Devices that split each layer.", DEGREE)
-    pipeline_parallel_degree: PositiveOrUnset = setting(-1, "Devices that split the list of layers.", DEGREE)
+    -1 counts as 1, and with `sharding` its degree is then whatever the other degrees leave of the devices.
+    """
+
+    tensor_parallel_degree: PositiveOrUnset = setting(-1, "Devices that split each layer.")
+    pipeline_parallel_degree: PositiveOrUnset = setting(-1, "Devices that split the list of layers.")
     sharding: Annotated[str, Words("stage1", "stage2", "stage3", "offload")] = setting(
-        "", "What is split over the sharding group: optimizer state, gradients, weights.", ONE_DEVICE
+        "",
+        "What is split over the sharding group. stage1: optimizer state; stage2: gradients too; stage3:"
+        " weights too.",
     )
     sharding_parallel_degree: PositiveOrUnset = setting(
-        -1, "Devices of the sharding group; counts only with sharding.", DEGREE
+        -1, "Devices of the sharding group; counts only with sharding. -1: all that the other degrees leave."
     )
-    sep_parallel_degree: PositiveOrUnset = setting(-1, "Devices that split a sequence by heads.", DEGREE)
-    context_parallel_degree: PositiveOrUnset = setting(-1, "Devices that split a sequence in a ring.", DEGREE)
-    expert_parallel_degree: PositiveOrUnset = setting(-1, "Devices that split experts.", NO_EXPERTS)
-    expert_tensor_parallel_degree: PositiveOrUnset = setting(-1, "Devices that split an expert.", NO_EXPERTS)
-    use_expert_parallel: Flag | None = setting(False, "Split experts over devices.", NO_EXPERTS)
-    expert_max_capacity: Whole | None = setting(2**32, "Most tokens of an expert.", NO_EXPERTS)
-    expert_min_capacity: Whole | None = setting(1, "Fewest tokens of an expert.", NO_EXPERTS)
-    virtual_pp_degree: Whole = setting(1, "Chunks of layers per pipeline device.", ONE_DEVICE, ge=1)
-    sequence_parallel: Flag = setting(False, "Split activations along the sequence.", ONE_DEVICE)
-    fuse_sequence_parallel_allreduce: Flag = setting(False, "Fuse its reductions.", ONE_DEVICE)
-    tensor_parallel_output: Flag | None = setting(False, "Keep logits split over the vocabulary.", ONE_DEVICE)
+    sep_parallel_degree: PositiveOrUnset = setting(
+        -1, "Devices that split a sequence by heads.", later("segment parallelism", (1,))
+    )
+    context_parallel_degree: PositiveOrUnset = setting(
+        -1, "Devices that split a sequence in a ring.", later("context parallelism", (1,))
+    )
+    expert_parallel_degree: PositiveOrUnset = setting(-1, "Devices that split experts.", EXPERTS)
+    expert_tensor_parallel_degree: PositiveOrUnset = setting(-1, "Devices that split an expert.", EXPERTS)
+    use_expert_parallel: Flag | None = setting(False, "Split experts over devices.", refused(NO_EXPERTS))
+    expert_max_capacity: Whole | None = setting(2**32, "Most tokens of an expert.", no_effect(NO_EXPERTS))
+    expert_min_capacity: Whole | None = setting(1, "Fewest tokens of an expert.", no_effect(NO_EXPERTS))
+    virtual_pp_degree: Whole = setting(1, "Chunks of layers per pipeline device.", ge=1)
+    sequence_parallel: Flag = setting(
+        False, "Split activations between the split matrices along the sequence."
+    )
+    fuse_sequence_parallel_allreduce: Flag = setting(False, "Fuse its reductions.", COMMUNICATION)
+    tensor_parallel_output: Flag | None = setting(
+        False,
+        "Keep logits split over the vocabulary.",
+        no_effect("with tensor parallelism they always stay split; the result is the same", (True,)),
+    )
     tensor_parallel_rank: Whole = setting(
         0, "Rank in the tensor-parallel group.", no_effect("the launcher sets it"), ge=0
     )
     hybrid_parallel_topo_order: Literal["pp_first", "sharding_first"] | None = setting(
-        None, "Order of the groups among ranks.", ONE_DEVICE
+        None,
+        "Order of the groups among ranks.",
+        no_effect("it is pp_first; the result is the same", ("pp_first",)),
     )
-    sharding_parallel_mesh_dimension: Text = setting("dp", "Mesh axis of sharding.", ONE_DEVICE)
+    sharding_parallel_mesh_dimension: Text = setting(
+        "dp", "Mesh axis of sharding.", no_effect("it belongs to enable_auto_parallel")
+    )
     sharding_comm_buffer_size_MB: Whole = setting(  # noqa: N815
-        -1, "Communication buffer of sharding in MB.", ONE_DEVICE, ge=-1
+        -1, "Communication buffer of sharding in MB.", COMMUNICATION, ge=-1
     )
-    split_inputs_sequence_dim: Flag = setting(True, "Split inputs along the sequence.", ONE_DEVICE)
+    split_inputs_sequence_dim: Flag = setting(
+        True,
+        "Split inputs along the sequence.",
+        no_effect("it belongs to sep_parallel_degree and context_parallel_degree"),
+    )
     data_parallel_config: Annotated[
         str, Words("enable_allreduce_avg_in_gradinent_scale", "gradient_sync_after_accumulate")
-    ] = setting("", "Switches of data parallelism.", ONE_DEVICE)
+    ] = setting("", "Switches of data parallelism.", COMMUNICATION)
     sequence_parallel_config: Annotated[str, Words("enable_allreduce_avg_in_gradinent_scale")] = setting(
-        "", "Switches of sequence parallelism.", ONE_DEVICE
+        "", "Switches of sequence parallelism.", COMMUNICATION
     )
     tensor_parallel_config: Annotated[
         str,
@@ -63,7 +86,7 @@ class ParallelFields(FieldGroup):
             "sync_grad",
             "sync_moment",
         ),
-    ] = setting("", "Switches of tensor parallelism.", ONE_DEVICE)
+    ] = setting("", "Switches of tensor parallelism.", COMMUNICATION)
     pipeline_parallel_config: Annotated[
         str,
         Words(
@@ -80,7 +103,7 @@ class ParallelFields(FieldGroup):
             "best_unbalanced_scheduler",
             "use_dualpipev",
         ),
-    ] = setting("", "Switches of pipeline parallelism.", ONE_DEVICE)
+    ] = setting("", "Switches of pipeline parallelism.", COMMUNICATION)
     sharding_parallel_config: Annotated[
         str,
         Words(
@@ -94,9 +117,9 @@ class ParallelFields(FieldGroup):
             "enable_release_grads",
             "enable_fuse_optimizer_states",
         ),
-    ] = setting("", "Switches of sharding.", ONE_DEVICE)
+    ] = setting("", "Switches of sharding, of which split_param has an effect.")
     ddp_find_unused_parameters: Flag | None = setting(
-        None, "Look for parameters without gradient.", ONE_DEVICE
+        None, "Look for parameters without gradient.", no_effect("every trained parameter has a gradient")
     )
     local_rank: Whole = setting(-1, "Rank on the host.", no_effect("the launcher sets it"), ge=-1)
     enable_auto_parallel: Flag | None = setting(False, "Let Paddle split the model.", AUTO)
