@@ -8,18 +8,25 @@ from typing import TYPE_CHECKING
 
 import paddle
 
+from trainer.parallel.clip import SLICE_PREFIX
+
 if TYPE_CHECKING:
     from trainer.config.schema import RunConfig
+    from trainer.parallel.clip import GlobalNormClip
 
 
 def build_optimizer(
-    parameters: Sequence[paddle.Tensor], config: RunConfig, *, master_weights: bool = False
+    parameters: Sequence[paddle.Tensor],
+    config: RunConfig,
+    *,
+    master_weights: bool = False,
+    clip: GlobalNormClip | None = None,
 ) -> paddle.optimizer.AdamW:
     """AdamW over the trainable ones of `parameters`.
 
-    Norm weights and biases, which are the parameters with one dimension, do not decay. The learning rate
-    starts at 0: the loop sets it before every step. With `master_weights` an fp32 copy of every low-precision
-    weight is kept.
+    Norm weights and biases, which are the parameters with one dimension, do not decay; a part of a parameter
+    decays as the whole one does. The learning rate starts at 0: it is set before every step. With
+    `master_weights` an fp32 copy of every low-precision weight is kept.
     """
     trainable = [parameter for parameter in parameters if not parameter.stop_gradient]
     decaying = {parameter.name for parameter in trainable if parameter.ndim > 1}
@@ -30,8 +37,9 @@ def build_optimizer(
         epsilon=config.adam_epsilon,
         parameters=trainable,
         weight_decay=config.weight_decay,
-        apply_decay_param_fun=decaying.__contains__,
+        apply_decay_param_fun=lambda name: name.removeprefix(SLICE_PREFIX) in decaying,
         multi_precision=master_weights,
+        grad_clip=clip,
     )
 
 
