@@ -7,23 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 #: `(start, stop)` for every axis.
 Region = tuple[tuple[int, int], ...]
-
-
-class StoredWeight(Protocol):
-    """What `place` asks of a weight; see `trainer.models.weights.Weight`."""
-
-    @property
-    def transposed(self) -> bool: ...
-
-    @property
-    def columns(self) -> tuple[int, int] | None: ...
-
-    @property
-    def region(self) -> tuple[slice, ...]: ...
 
 
 class Run(NamedTuple):
@@ -114,27 +101,34 @@ class Placed(NamedTuple):
     disk: Region
 
 
-def place(weight: StoredWeight, local: Region) -> Placed | None:
+def place(
+    local: Region, held: Sequence[slice], *, transposed: bool, columns: tuple[int, int] | None
+) -> Placed | None:
     """Where the numbers of a parameter's rectangle belong on disk; None when none of them does.
 
     What `local` has beyond the weight is cut off: other columns of a fused parameter, and rows that only pad
     the vocabulary.
+
+    Args:
+        local: the rectangle, in the parameter.
+        held, transposed, columns: `region`, `transposed` and `columns` of the parameter's weight (see
+            `trainer.models.weights.Weight`).
     """
-    columns = weight.columns or (0, local[-1][1])
+    columns = columns or (0, local[-1][1])
     crop = (*local[:-1], _common(local[-1], columns))
     offsets = [0] * len(crop)
     offsets[-1] = columns[0]
-    held = [(part.start, part.stop) for part in weight.region]
-    if weight.transposed:
-        held.reverse()
+    bounds = [(part.start, part.stop) for part in held]
+    if transposed:
+        bounds.reverse()
     kept, disk = [], []
-    for bounds, offset, (first, end) in zip(crop, offsets, held, strict=True):
-        start, stop = _common(bounds, (offset, offset + end - first))
+    for part, offset, (first, end) in zip(crop, offsets, bounds, strict=True):
+        start, stop = _common(part, (offset, offset + end - first))
         if start >= stop:
             return None
         kept.append((start, stop))
         disk.append((start - offset + first, stop - offset + first))
-    if weight.transposed:
+    if transposed:
         disk.reverse()
     return Placed(tuple(kept), tuple(disk))
 

@@ -77,7 +77,7 @@ class SafetensorsFile:
     def read(self, name: str) -> np.ndarray:
         """One tensor whose dtype is among `FLOATS`; bfloat16 comes as float32, which holds it exactly."""
         header = self.headers[name]
-        items = self._items(name, 0, math.prod(header.shape)).reshape(header.shape)
+        items = self.numbers(name, 0, math.prod(header.shape)).reshape(header.shape)
         if header.dtype == "BF16":
             return (items.astype(np.uint32) << 16).view(np.float32)
         return items
@@ -97,9 +97,15 @@ class SafetensorsFile:
         step = max(1, limit // max(1, width * header.item_size))
         for start in range(0, count, step):
             rows = min(step, count - start)
-            yield start, self._items(name, start * width, rows * width).reshape(rows, *row)
+            yield start, self.numbers(name, start * width, rows * width).reshape(rows, *row)
 
-    def _items(self, name: str, first: int, count: int) -> np.ndarray:
+    def numbers(self, name: str, first: int, count: int) -> np.ndarray:
+        """Some numbers of a flattened tensor whose dtype is among `FLOATS`; bfloat16 comes as its bits.
+
+        Args:
+            first: index of the first one.
+            count: how many.
+        """
         header = self.headers[name]
         start = self._start + self._offsets[name] + first * header.item_size
         return np.fromfile(self.path, _NUMPY[header.dtype], count, offset=start)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from trainer.checkpoint.regions import (
+    Placed,
     Region,
     as_slices,
     flat_parts,
@@ -23,6 +24,9 @@ class Held:
     transposed: bool
     region: tuple[slice, ...]
     columns: tuple[int, int] | None = None
+
+    def place(self, local: Region) -> Placed | None:
+        return place(local, self.region, transposed=self.transposed, columns=self.columns)
 
 
 @pytest.mark.parametrize(
@@ -78,41 +82,41 @@ def test_nothing_has_no_runs() -> None:
 
 
 def test_a_weight_that_is_here_whole_lies_as_it_is() -> None:
-    placed = place(Held(False, (slice(0, 6), slice(0, 4))), ((1, 3), (0, 2)))
+    placed = Held(False, (slice(0, 6), slice(0, 4))).place(((1, 3), (0, 2)))
     assert placed == (((1, 3), (0, 2)), ((1, 3), (0, 2)))
 
 
 def test_a_transposed_weight_is_turned() -> None:
-    placed = place(Held(True, (slice(0, 4), slice(0, 6))), ((1, 3), (0, 2)))
+    placed = Held(True, (slice(0, 4), slice(0, 6))).place(((1, 3), (0, 2)))
     assert placed == (((1, 3), (0, 2)), ((0, 2), (1, 3)))
 
 
 def test_columns_of_a_fused_parameter_begin_at_zero_on_disk() -> None:
     weight = Held(True, (slice(0, 2), slice(0, 6)), columns=(4, 6))
-    assert place(weight, whole((6, 8))) == (((0, 6), (4, 6)), ((0, 2), (0, 6)))
-    assert place(weight, ((2, 3), (3, 5))) == (((2, 3), (4, 5)), ((0, 1), (2, 3)))
-    assert place(weight, ((2, 3), (0, 4))) is None
+    assert weight.place(whole((6, 8))) == (((0, 6), (4, 6)), ((0, 2), (0, 6)))
+    assert weight.place(((2, 3), (3, 5))) == (((2, 3), (4, 5)), ((0, 1), (2, 3)))
+    assert weight.place(((2, 3), (0, 4))) is None
 
 
 def test_a_shard_begins_where_it_lies_on_disk() -> None:
     rows = Held(False, (slice(3, 6), slice(0, 4)))
-    assert place(rows, whole((3, 4))) == (((0, 3), (0, 4)), ((3, 6), (0, 4)))
+    assert rows.place(whole((3, 4))) == (((0, 3), (0, 4)), ((3, 6), (0, 4)))
     inputs_of_a_linear = Held(True, (slice(0, 8), slice(3, 6)))
-    assert place(inputs_of_a_linear, ((1, 3), (2, 8))) == (((1, 3), (2, 8)), ((2, 8), (4, 6)))
+    assert inputs_of_a_linear.place(((1, 3), (2, 8))) == (((1, 3), (2, 8)), ((2, 8), (4, 6)))
 
 
 def test_rows_that_pad_the_vocabulary_are_not_stored() -> None:
     last_of_ten_rows = Held(False, (slice(8, 10), slice(0, 4)))
-    assert place(last_of_ten_rows, whole((4, 4))) == (((0, 2), (0, 4)), ((8, 10), (0, 4)))
-    assert place(last_of_ten_rows, ((2, 4), (0, 4))) is None
+    assert last_of_ten_rows.place(whole((4, 4))) == (((0, 2), (0, 4)), ((8, 10), (0, 4)))
+    assert last_of_ten_rows.place(((2, 4), (0, 4))) is None
     nothing = Held(False, (slice(10, 10), slice(0, 4)))
-    assert place(nothing, whole((4, 4))) is None
+    assert nothing.place(whole((4, 4))) is None
 
 
 def test_a_bias_of_a_fused_shard_is_placed_along_its_only_axis() -> None:
     weight = Held(False, (slice(2, 4),), columns=(2, 4))
-    assert place(weight, ((0, 6),)) == (((2, 4),), ((2, 4),))
-    assert place(weight, ((3, 6),)) == (((3, 4),), ((3, 4),))
+    assert weight.place(((0, 6),)) == (((2, 4),), ((2, 4),))
+    assert weight.place(((3, 6),)) == (((3, 4),), ((3, 4),))
 
 
 def test_the_overlap_of_two_rectangles() -> None:

@@ -1,0 +1,145 @@
+"""Safetensors files that several processes fill: made at full size, then written rectangle by rectangle.
+
+The bytes are those that `trainer.models.safetensors_file.write_safetensors` writes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainer.checkpoint.regions import Region, as_slices, region_shape, region_size, runs, whole
+from trainer.config.problems import DataError
+from trainer.files import write_json
+from trainer.models.safetensors_file import SafetensorsFile, TensorHeader
+
+if TYPE_CHECKING:
+    from trainer.checkpoint.plan import Plan
+    from trainer.checkpoint.snapshot import Copied
+
+# What is turned and written at once.
+_BLOCK_BYTES = 4 << 20
+
+
+def make_files(directory: Path, plan: Plan) -> None:
+    """Make all files with their headers, and the indices; the bytes of the tensors are reserved on the disk.
+
+    Raises:
+        OSError: they have no room.
+    """
+    for file in plan.files:
+        path = directory / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as out:
+            out.write(file.head)
+            out.flush()
+            # A disk that is too small says so now, and not after minutes of writing.
+            os.posix_fallocate(out.fileno(), 0, file.size)
+    for path, content in plan.indices.items():
+        write_json(directory / path, content)
+
+
+def write_pieces(directory: Path, pieces: Iterable[Copied]) -> None:
+    """Write rectangles to their places in files that `make_files` made; they are on the disk afterwards."""
+    descriptors: dict[str, int] = {}
+    try:
+        for copied in pieces:
+            path = copied.place.path
+            if path not in descriptors:
+                descriptors[path] = os.open(directory / path, os.O_WRONLY)
+            _write(descriptors[path], copied)
+        for descriptor in descriptors.values():
+            os.fsync(descriptor)
+    finally:
+        for descriptor in descriptors.values():
+            os.close(descriptor)
+
+
+def _write(descriptor: int, copied: Copied) -> None:
+    piece, values = copied.piece, copied.disk_values()
+    header, region = piece.header, piece.region
+    if values.shape != region_shape(region) or values.itemsize != header.item_size:
+        found = f"{values.dtype} {list(values.shape)}"
+        raise ValueError(f"{piece.name}: got {found}, expected {header.dtype} {list(region_shape(region))}")
+    for block, rows in _blocks(region, header):
+        data = np.ascontiguousarray(values[rows]).reshape(-1).view(np.uint8).data
+        for run in runs(header.shape, block):
+            offset = copied.place.offset + run.first * header.item_size
+            _write_all(descriptor, data[run.start * header.item_size : run.stop * header.item_size], offset)
+
+
+def _blocks(region: Region, header: TensorHeader) -> Iterator[tuple[Region, slice]]:
+    """Some rows of a rectangle at a time: the part of it, and which of its rows these are."""
+    (first, last), *others = region
+    width = region_size(tuple(others)) * header.item_size
+    step = max(1, _BLOCK_BYTES // max(1, width))
+    for start in range(first, last, step):
+        stop = min(start + step, last)
+        yield ((start, stop), *others), slice(start - first, stop - first)
+
+
+def _write_all(descriptor: int, data: memoryview, offset: int) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, offset)
+        data, offset = data[written:], offset + written
+
+
+class TensorReader:
+    """Reads rectangles of the tensors that lie in one file, or in several with an index.
+
+    Attributes:
+        names: of all tensors.
+    """
+
+    def __init__(self, directory: Path, stem: str) -> None:
+        """Open the files.
+
+        Args:
+            stem: path of the files below the directory, as in `TensorFiles`.
+
+        Raises:
+            DataError: there are none, one is missing or it is not a whole safetensors file.
+        """
+        self._files: dict[str, SafetensorsFile] = {}
+        for path in _paths(directory, stem):
+            try:
+                file = SafetensorsFile(path)
+            except Exception as error:
+                raise DataError(f"{path} cannot be read: {error}") from error
+            self._files |= dict.fromkeys(file.headers, file)
+        self.names = self._files.keys()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of a tensor that is among `names`."""
+        return self._files[name].headers[name].shape
+
+    def read(self, name: str, region: Region) -> np.ndarray:
+        """A rectangle of a tensor; whole rows of it are read, a few at a time, and cut."""
+        file = self._files[name]
+        header = file.headers[name]
+        width = math.prod(header.shape[1:])
+        found = np.empty(region_shape(region), file.numbers(name, 0, 0).dtype)
+        across = as_slices(region[1:])
+        for ((start, stop), *_), rows in _blocks((region[0], *whole(header.shape[1:])), header):
+            block = file.numbers(name, start * width, (stop - start) * width)
+            found[rows] = block.reshape(stop - start, *header.shape[1:])[:, *across]
+        return found
+
+
+def _paths(directory: Path, stem: str) -> list[Path]:
+    index = directory / f"{stem}.safetensors.index.json"
+    if not index.is_file():
+        return [directory / f"{stem}.safetensors"]
+    try:
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise DataError(f"{index} is not an index of tensors ({error!r})") from error
+    if outside := [name for name in names if Path(str(name)).name != name]:
+        raise DataError(f"{index} names {outside[0]!r}, which is not a file name")
+    return [index.parent / name for name in sorted(names)]
