@@ -1,0 +1,196 @@
+"""Pipelines give the outcomes and the gradients of one process.
+
+Gradients are compared by the names of the tensors in the files.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+from paddle import Tensor
+
+from tests.ranks import run_ranks
+from trainer.config.topology import Topology
+from trainer.loop.engine import SingleEngine
+from trainer.models.base import CausalLM
+from trainer.models.gemma.configuration import GemmaConfig
+from trainer.models.gemma.modeling import Gemma
+from trainer.models.passes import LogProbabilityPass, LossPass, MetricsPass, Pass, Passes
+from trainer.models.placement import WHOLE, Placement
+from trainer.ops.packing import Packing
+from trainer.parallel.layout import start
+from trainer.parallel.pipeline import PipelineEngine
+from trainer.parallel.pipeline_stages import stages_of
+
+VOCABULARY = 48
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, and the lengths of the documents of each micro-batch of each step."""
+
+    layers: int = 4
+    tied: bool = True
+    frozen: tuple[str, ...] = ()
+    steps: tuple[tuple[tuple[int, ...], ...], ...] = (((5, 3), (9,), (4, 2, 1), (7,)),)
+
+
+def config_of(case: Case) -> GemmaConfig:
+    return GemmaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=case.layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=4,
+        tie_word_embeddings=case.tied,
+    )
+
+
+def model_of(case: Case, placement: Placement = WHOLE, salt: str = "") -> CausalLM:
+    """A model whose weights depend on their names alone, wherever they are."""
+    model = Gemma(config_of(case), placement)
+    for name, weight in model.parameter_names().items():
+        random = np.random.default_rng(zlib.crc32(f"{salt}{name}".encode()))
+        values = random.normal(0.0, 0.2, weight.disk_shape).astype(np.float32)
+        weight.parameter.set_value(values.T if weight.transposed else values)
+        weight.parameter.stop_gradient = any(part in name for part in case.frozen)
+    return model
+
+
+@dataclass
+class Found:
+    """What a process gives back: outcomes of every call, and gradients after every step by name."""
+
+    data_rank: int = 0
+    outcomes: list[list[np.ndarray]] = field(default_factory=list)
+    gradients: list[dict[str, np.ndarray]] = field(default_factory=list)
+
+
+def packed(number: int, lengths: Sequence[int], kind: type[Pass]) -> Pass:
+    random = np.random.default_rng(number)
+    tokens = sum(lengths)
+    positions = np.concatenate([np.arange(length) for length in lengths]).astype(np.int64)
+    labels = random.integers(0, VOCABULARY, tokens)
+    labels[random.random(tokens) < 0.2] = -100
+    more: dict[str, Any] = {}
+    if kind is LogProbabilityPass:
+        documents = np.repeat(np.arange(len(lengths)) + 1, lengths)
+        more = {"responses": paddle.to_tensor(documents), "count": len(lengths)}
+    return kind(
+        ids=paddle.to_tensor(random.integers(0, VOCABULARY, tokens)),
+        packing=Packing((1, tokens), tuple(lengths), positions, None),
+        labels=paddle.to_tensor(labels),
+        **more,
+    )
+
+
+def passes_of(step: Sequence[Sequence[int]], kind: type[Pass]) -> Passes:
+    made = [packed(number, lengths, kind) for number, lengths in enumerate(step)]
+    return Passes([work.size for work in made], made.__getitem__)
+
+
+def share(number: int, outcome: Tensor) -> Tensor:
+    return paddle.sqrt((outcome**2).sum() + 1.0) * (number + 1)
+
+
+def gradients_of(model: CausalLM) -> dict[str, np.ndarray]:
+    return {
+        name: weight.turned(weight.parameter.grad).numpy()
+        for name, weight in model.parameter_names().items()
+        if weight.parameter.grad is not None
+    }
+
+
+def go_through(engine: Any, case: Case) -> Found:
+    """Train on every step, evaluating before and after each."""
+    found = Found()
+    for step in case.steps:
+        calls = [
+            engine.outcomes(passes_of(step, MetricsPass)),
+            engine.train(passes_of(step, LogProbabilityPass), share, 0.5),
+            engine.outcomes(passes_of(step[1:], LossPass)),
+        ]
+        found.outcomes += [[outcome.numpy() for outcome in call] for call in calls]
+        found.gradients.append(gradients_of(engine.model))
+        for parameter in engine.model.parameters():
+            parameter.clear_gradient(set_to_zero=False)
+    return found
+
+
+def in_pipeline(topology: Topology, case: Case) -> Found:
+    """Runs in each process."""
+    layout = start(topology, 0)
+    stages = stages_of(topology, layout.pipeline_rank, case.layers)
+    found = go_through(PipelineEngine(model_of(case, Placement(stages=stages)), layout), case)
+    return replace(found, data_rank=layout.data_rank)
+
+
+def compare(topology: Topology, case: Case) -> None:
+    expected = go_through(SingleEngine(model_of(case)), case)
+    processes = run_ranks(topology.world, in_pipeline, topology, case)
+    for found in processes:
+        assert found.outcomes == [
+            [pytest.approx(outcome, rel=1e-5) for outcome in call] for call in expected.outcomes
+        ]
+    for step, gradients in enumerate(expected.gradients):
+        compare_gradients(
+            topology, [(found.data_rank, found.gradients[step]) for found in processes], gradients
+        )
+
+
+def compare_gradients(
+    topology: Topology, found: list[tuple[int, dict[str, np.ndarray]]], expected: dict[str, np.ndarray]
+) -> None:
+    """Every process of a pipeline has the gradients of its tensors; the optimizer averages over pipelines."""
+    assert {name for _, gradients in found for name in gradients} == expected.keys()
+    for name, gradient in expected.items():
+        by_pipeline = [
+            [gradients[name] for data_rank, gradients in found if data_rank == way and name in gradients]
+            for way in range(topology.data_ways)
+        ]
+        for copies in zip(*by_pipeline, strict=True):
+            error = np.abs(np.mean(copies, axis=0) - gradient).max()
+            assert error <= 1e-5 * np.abs(gradient).max(), name
+
+
+@pytest.mark.parametrize("pipeline", [2, 4])
+def test_pipelines_give_the_outcomes_and_gradients_of_one_process(pipeline: int) -> None:
+    compare(Topology(pipeline=pipeline), Case())
+
+
+def test_chunks_in_turn_give_the_same() -> None:
+    steps = tuple(tuple((3 + number % 3, 2) for number in range(count)) for count in (8, 9, 4, 3, 5))
+    compare(Topology(pipeline=4, virtual=2), Case(layers=8, steps=steps))
+
+
+def test_steps_may_differ_in_the_number_and_the_lengths_of_micro_batches() -> None:
+    steps = (((5, 3), (9,), (4, 2, 1), (7,)), ((2,),), ((11, 1), (3,), (6,)))
+    compare(Topology(pipeline=2), Case(steps=steps))
+
+
+def test_a_head_of_its_own_is_trained_in_the_last_process() -> None:
+    compare(Topology(pipeline=2), Case(tied=False))
+
+
+@pytest.mark.parametrize(
+    "frozen",
+    [
+        ("embed_tokens",),
+        ("embed_tokens", "layers.0", "layers.1"),
+        ("embed_tokens", "layers.2", "layers.3", "norm"),
+    ],
+)
+def test_frozen_parameters_may_be_anywhere(frozen: tuple[str, ...]) -> None:
+    compare(Topology(pipeline=2), Case(frozen=frozen))
+
+
+def test_several_pipelines_share_the_micro_batches_out() -> None:
+    steps = (((5, 3), (9,), (4, 2, 1), (7,)), ((2, 2),), ((3,), (4,), (5,)))
+    compare(Topology(pipeline=2, data=2), Case(steps=steps))
+    compare(Topology(pipeline=2, sharding=2, stage=1), Case(steps=steps))
