@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import paddle
 from paddle import Tensor
 from paddle.base import core
 from paddle.distributed.communication import group as paddle_groups
@@ -61,9 +60,7 @@ def add_messages() -> None:
     def receive_part(
         group: Any, tensor: Tensor, sender: int, parts: int, index: int, sync_op: bool = True
     ) -> Done | Receive:
-        size = tensor.size // parts
-        flat = paddle.view(tensor.detach(), [-1])
-        return receive(group, flat._slice(index * size, (index + 1) * size), sender, sync_op)
+        return receive(group, _part_in_place(tensor, parts, index), sender, sync_op)
 
     def start_coalescing(group: Any) -> None:
         post.batches.append([])
@@ -76,3 +73,14 @@ def add_messages() -> None:
     methods.send, methods.recv = send, receive
     methods.send_partial, methods.recv_partial = send_part, receive_part
     methods._start_coalescing, methods._end_coalescing = start_coalescing, end_coalescing
+
+
+def _part_in_place(tensor: Tensor, parts: int, index: int) -> Tensor:
+    """Part number `index` of the flat tensor, in its memory.
+
+    Shape and memory are set by hand, because a reshaped tensor is a copy where Paddle makes no strided views.
+    """
+    size = tensor.size // parts
+    flat: Any = tensor.detach()
+    flat.get_tensor()._set_dims([tensor.size])
+    return flat._slice(index * size, (index + 1) * size)
