@@ -33,15 +33,17 @@ import paddle.nn.functional as functional  # noqa: E402
 
 from trainer.config.schema import DpoConfig  # noqa: E402
 from trainer.data.preference import PreferenceExample, Response  # noqa: E402
-from trainer.data.preference_batches import PreferenceBatch, PreferenceCollator  # noqa: E402
+from trainer.data.preference_batches import PreferenceCollator  # noqa: E402
+from trainer.loop.engine import ShareOfLoss, SingleEngine  # noqa: E402
 from trainer.loop.optimizer import build_optimizer  # noqa: E402
 from trainer.loop.precision import FullPrecision  # noqa: E402
 from trainer.loop.preference import Pairs  # noqa: E402
 from trainer.loop.step import train_step  # noqa: E402
+from trainer.loop.update import SingleUpdate  # noqa: E402
 from trainer.models.base import CausalLM  # noqa: E402
 from trainer.models.directory import new_model  # noqa: E402
 from trainer.models.gemma.configuration import GemmaConfig  # noqa: E402
-from trainer.preference.dpo import PairLogps, dpo_losses  # noqa: E402
+from trainer.models.passes import Passes  # noqa: E402
 
 #: With an eighth of the published vocabulary, so that a run takes less than a minute.
 MODEL = GemmaConfig(
@@ -75,39 +77,23 @@ def pairs(count: int, prompt: int, response: int) -> list[PreferenceExample]:
     return found
 
 
-class PlainPairs(Pairs):
-    """The objective of task dpo in its plain form."""
+class PlainEngine(SingleEngine):
+    """Runs the chosen and the rejected responses in passes of their own, and holds all logits."""
 
-    def __init__(self, config: DpoConfig, examples: Sequence[PreferenceExample]) -> None:
-        super().__init__(config, None)
-        self.examples = examples
+    def __init__(self, model: CausalLM, examples: Sequence[PreferenceExample]) -> None:
+        super().__init__(model)
+        self._examples = examples
 
-    def begin(
-        self, model: CausalLM, batches: Sequence[PreferenceBatch], precision: FullPrecision
-    ) -> "PlainStep":
-        return PlainStep(self, model)
-
-
-class PlainStep:
-    def __init__(self, objective: PlainPairs, model: CausalLM) -> None:
-        self._objective = objective
-        self._model = model
-
-    def part(self, number: int) -> paddle.Tensor:
-        examples = self._objective.examples
+    def train(self, passes: Passes, share: ShareOfLoss, scale: float = 1.0) -> list[paddle.Tensor]:
         chosen, rejected = (
-            summed_log_probabilities(self._model, [(one.prompt, one.responses[side]) for one in examples])
+            summed_log_probabilities(
+                self.model, [(one.prompt, one.responses[side]) for one in self._examples]
+            )
             for side in (0, 1)
         )
-        tokens = (
-            paddle.to_tensor([float(one.responses[side].length) for one in examples]) for side in (0, 1)
-        )
-        policy = PairLogps(chosen, rejected, *tokens)
-        losses = dpo_losses(self._objective.config, policy, None)
-        return self._objective.total(policy, losses, len(examples), float(policy.chosen_tokens.sum()))
-
-    def measures(self) -> dict[str, tuple[float, float]]:
-        return {}
+        outcome = paddle.stack([chosen, rejected], axis=1).reshape([-1])
+        share(0, outcome).backward()
+        return [outcome.detach()]
 
 
 def summed_log_probabilities(
@@ -140,20 +126,18 @@ def measure(form: str, examples: Sequence[PreferenceExample]) -> dict[str, float
     model = new_model(MODEL)
     model.train()
     optimizer = build_optimizer(model.parameters(), config)
-    objective = Pairs(config, None) if form == "shared" else PlainPairs(config, examples)
+    engine = SingleEngine(model) if form == "shared" else PlainEngine(model, examples)
     batch = PreferenceCollator(pad_id=0, side="right")(examples)
     before = memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
     began = time.perf_counter()
     result = train_step(
-        model,
-        optimizer,
-        objective,
+        engine,
+        SingleUpdate(model, optimizer, FullPrecision(), MAX_GRAD_NORM),
+        Pairs(config, None),
         [batch],
         step=1,
         rate=LEARNING_RATE,
-        max_grad_norm=MAX_GRAD_NORM,
-        precision=FullPrecision(),
     )
     return {
         "bytes": memory("VmHWM") - before,

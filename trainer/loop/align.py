@@ -25,6 +25,7 @@ from trainer.data.preference_rows import StreamedPreferences, packed_split
 from trainer.data.rows import MemoryRows, TrainingRows
 from trainer.events import EventWriter
 from trainer.loop.adapters import model_options
+from trainer.loop.engine import Engine, SingleEngine
 from trainer.loop.evaluation import Evaluation
 from trainer.loop.objective import Objective
 from trainer.loop.precision import Precision, make_precision
@@ -110,16 +111,16 @@ class _Alignment:
         return read_preference_records(Path(getattr(self._config, field)), self._config.task, field)
 
     def prepare(
-        self, model: CausalLM, material: Material, precision: Precision, start: Checkpoint | None
+        self, engine: Engine, material: Material, precision: Precision, start: Checkpoint | None
     ) -> tuple[Objective, Evaluation | None]:
         """The objective with its reference, and the evaluation of the same objective."""
         config = self._config
         objective: Pairs | Judged
         if isinstance(config, DpoConfig):
-            reference = self._reference(model, precision, start) if needs_reference(config) else None
+            reference = self._reference(engine, precision, start) if needs_reference(config) else None
             objective = Pairs(config, reference)
         else:
-            reference = self._reference(model, precision, start)
+            reference = self._reference(engine, precision, start)
             objective = Judged(config, reference)
         dev = None
         if "dev" in self._rows:
@@ -129,26 +130,30 @@ class _Alignment:
             return Following(objective, reference, every), dev
         return objective, dev
 
-    def _reference(self, model: CausalLM, precision: Precision, start: Checkpoint | None) -> Reference:
+    def _reference(self, engine: Engine, precision: Precision, start: Checkpoint | None) -> Reference:
         config = self._config
         if config.lora:
-            return AdapterOff(model)
+            return AdapterOff(engine)
         low = precision.dtype if precision.level == "O2" else "float32"
         load = partial(load_model, config.model_name_or_path, low, model_options(config))
         if config.precompute_ref_log_probs:
             fresh = start is None and low == "float32"
-            with make_precision(precision, config).autocast():
-                return known_reference(
-                    Path(config.output_dir),
-                    f"{self._fingerprint}{precision}; {model_fingerprint(Path(config.model_name_or_path))}",
-                    self._batches(),
-                    (lambda: model) if fresh else load,
-                )
+            return known_reference(
+                Path(config.output_dir),
+                f"{self._fingerprint}{precision}; {model_fingerprint(Path(config.model_name_or_path))}",
+                self._batches(),
+                (lambda: engine) if fresh else (lambda: self._engine(load(), precision)),
+            )
         if start is not None and _update_steps(config):
             followed = start.path / REFERENCE_FOLDER
             if followed.is_dir():
-                return FrozenModel(load_model(followed, low, model_options(config)))
-        return FrozenModel(load())
+                model = load_model(followed, low, model_options(config))
+                return FrozenModel(self._engine(model, precision))
+        return FrozenModel(self._engine(load(), precision))
+
+    def _engine(self, model: CausalLM, precision: Precision) -> Engine:
+        """For a reference that is a model of its own."""
+        return SingleEngine(model, make_precision(precision, self._config).autocast)
 
     def _batches(self) -> Iterator[PreferenceBatch]:
         size = self._config.per_device_eval_batch_size

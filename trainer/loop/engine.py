@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol
+from itertools import islice
+from typing import Protocol, TypeVar
 
 import paddle
 from paddle import Tensor
 
 from trainer.models.base import CausalLM
 from trainer.models.passes import Passes
+
+Item = TypeVar("Item")
 
 #: `share(number, outcome)`: what micro-batch `number`, whose outcome this is, adds to the loss of a step; a
 #: float32 scalar, differentiable. Shares simply add up.
@@ -27,6 +30,15 @@ class Engine(Protocol):
     @property
     def model(self) -> CausalLM:
         """The model, or the part of it that is here."""
+        ...
+
+    @property
+    def at_once(self) -> int:
+        """How many passes it takes to keep every process busy."""
+        ...
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """The context in which the model runs."""
         ...
 
     def outcomes(self, passes: Passes) -> list[Tensor]:
@@ -57,7 +69,12 @@ class SingleEngine:
         self, model: CausalLM, autocast: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> None:
         self.model = model
+        self.at_once = 1
         self._autocast = autocast
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """See `Engine`."""
+        return self._autocast()
 
     def outcomes(self, passes: Passes) -> list[Tensor]:
         """See `Engine`."""
@@ -74,6 +91,13 @@ class SingleEngine:
             (part if scale == 1.0 else part * scale).backward()
             outcomes.append(outcome.detach())
         return outcomes
+
+
+def groups(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """`size` items at a time; fewer at the end."""
+    remaining = iter(items)
+    while group := list(islice(remaining, size)):
+        yield group
 
 
 @contextmanager

@@ -5,19 +5,16 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
-
-import paddle
+from typing import TYPE_CHECKING, Protocol
 
 from trainer.data.batches import Collator
 from trainer.data.packing import Row
 from trainer.files import write_json_lines
-from trainer.loop.objective import batch_loss
-from trainer.loop.precision import FullPrecision
-from trainer.models.base import CausalLM
+from trainer.loop.engine import Engine, evaluating, groups
+from trainer.loop.objective import metrics_passes
 from trainer.tools.generate import generate_ids, stop_ids
 
 if TYPE_CHECKING:
@@ -28,7 +25,6 @@ log = logging.getLogger(__name__)
 
 GENERATED_FILE = "generated_output.json"
 StopQuestion = Callable[[], bool]
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -56,11 +52,9 @@ class Generation:
 
 
 class Evaluation(Protocol):
-    """Measures a model on data that it is not trained on."""
+    """Measures a model on data that it is not trained on; over many processes, in all of them."""
 
-    def measure(
-        self, model: CausalLM, precision: FullPrecision, should_stop: StopQuestion
-    ) -> dict[str, float] | None:
+    def measure(self, engine: Engine, should_stop: StopQuestion) -> dict[str, float] | None:
         """The metrics, their names beginning with ``eval_``; None when `should_stop` said so in between."""
         ...
 
@@ -73,11 +67,9 @@ class TokenEvaluation:
     collate: Collator
     batch_size: int
 
-    def measure(
-        self, model: CausalLM, precision: FullPrecision, should_stop: StopQuestion
-    ) -> dict[str, float] | None:
+    def measure(self, engine: Engine, should_stop: StopQuestion) -> dict[str, float] | None:
         """See `evaluate`."""
-        return evaluate(model, self.data, self.collate, self.batch_size, precision, should_stop)
+        return evaluate(engine, self.data, self.collate, self.batch_size, should_stop)
 
 
 @dataclass(frozen=True)
@@ -98,14 +90,13 @@ class EvaluationData:
 
 
 def evaluate(
-    model: CausalLM,
+    engine: Engine,
     data: EvaluationData,
     collate: Collator,
     batch_size: int,
-    precision: FullPrecision,
     should_stop: StopQuestion,
 ) -> dict[str, float] | None:
-    """Metrics of `model` on `data`, or None when `should_stop` said so in between.
+    """Metrics of the engine's model on `data`, or None when `should_stop` said so in between.
 
     Every label token counts the same, whatever batch it is in: ``eval_loss`` is the mean of all token losses,
     ``eval_accuracy`` the share of label tokens that are the model's first choice, ``eval_ppl`` =
@@ -113,18 +104,13 @@ def evaluate(
 
     Args:
         collate, batch_size: how rows become batches.
-        precision: its autocast context is used.
-        should_stop: asked before every batch.
+        should_stop: asked again and again.
     """
     started = time.monotonic()
-    model.eval()
-    try:
-        metrics = _token_metrics(model, data, collate, batch_size, precision, should_stop)
-        if metrics is not None and data.generation is not None:
-            generated = _generation_metrics(model, data.generation, batch_size, precision, should_stop)
-            metrics = None if generated is None else metrics | generated
-    finally:
-        model.train()
+    metrics = _token_metrics(engine, data, collate, batch_size, should_stop)
+    if metrics is not None and data.generation is not None:
+        generated = _generation_metrics(engine, data.generation, batch_size, should_stop)
+        metrics = None if generated is None else metrics | generated
     if metrics is None:
         return None
     seconds = time.monotonic() - started
@@ -135,46 +121,37 @@ def evaluate(
     }
 
 
-@paddle.no_grad()
 def _token_metrics(
-    model: CausalLM,
-    data: EvaluationData,
-    collate: Collator,
-    batch_size: int,
-    precision: FullPrecision,
-    should_stop: StopQuestion,
+    engine: Engine, data: EvaluationData, collate: Collator, batch_size: int, should_stop: StopQuestion
 ) -> dict[str, float] | None:
     loss, correct, tokens = 0.0, 0, 0
-    for rows in _batches(data.rows, batch_size):
+    for group in groups(groups(data.rows, batch_size), engine.at_once):
         if should_stop():
             return None
-        batch = collate(rows)
-        with precision.autocast():
-            result = batch_loss(model, batch)
-        loss += float(result.sum)
-        correct += result.correct or 0
-        tokens += batch.label_tokens
+        batches = [collate(rows) for rows in group]
+        for outcome in engine.outcomes(metrics_passes(batches)):
+            of_batch, right = (float(value) for value in outcome)
+            loss += of_batch
+            correct += int(right)
+        tokens += sum(batch.label_tokens for batch in batches)
     accuracy = {} if data.loss_only else {"eval_accuracy": correct / tokens}
     return {"eval_loss": loss / tokens, **accuracy, "eval_ppl": perplexity(loss / tokens)}
 
 
 def _generation_metrics(
-    model: CausalLM,
-    generation: Generation,
-    batch_size: int,
-    precision: FullPrecision,
-    should_stop: StopQuestion,
+    engine: Engine, generation: Generation, batch_size: int, should_stop: StopQuestion
 ) -> dict[str, float] | None:
     from trainer.loop.generation_metrics import generation_metrics
 
+    model = engine.model
     tokenizer, stops = generation.tokenizer, stop_ids(model, generation.tokenizer)
     drawn = {"do_sample": True, "top_k": generation.top_k, "top_p": generation.top_p}
     how = {} if generation.top_k == 1 else drawn
     texts: list[str] = []
-    for prompts in _batches(generation.prompts, batch_size):
+    for prompts in groups(generation.prompts, batch_size):
         if should_stop():
             return None
-        with precision.autocast():
+        with evaluating(model), engine.autocast():
             room, seed = generation.max_new_tokens, generation.seed
             ids = generate_ids(model, prompts, room, stops, first=len(texts), seed=seed, **how)
         texts += [tokenizer.decode(row) for row in ids]
@@ -187,10 +164,6 @@ def _generation_metrics(
         write_json_lines(generation.output, lines)
         log.info("wrote the generated answers to %s", generation.output)
     return {f"eval_{name}": value for name, value in generation_metrics(texts, expected).items()}
-
-
-def _batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def perplexity(loss: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from trainer import load_model, save_model
+from trainer import save_model
 from trainer.checkpoint.find import STATE_FILE, checkpoint_damage
 from trainer.config.problems import Problem
 from trainer.events import finite
@@ -13,6 +13,7 @@ from trainer.files import write_json
 from trainer.loop.report import log_metrics
 from trainer.loop.results import write_results
 from trainer.loop.setup import Run, StopQuestion, count_parameters, count_trainable
+from trainer.models.weights_load import load_weights
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ def take_best_model(run: Run) -> int:
         return state.step
     log.info("taking the best model, %s (%s %.6g)", path, run.config.metric_for_best_model, state.best_metric)
     if run.model.adapter is None:
-        run.model = load_model(path)
+        load_weights(run.model, path)
     else:
         run.model.adapter.load(path)
     return step
@@ -49,7 +50,7 @@ def final_evaluation(run: Run, step: int, should_stop: StopQuestion) -> dict[str
         return known
     if run.dev is None:
         return None
-    metrics = run.dev.measure(run.model, run.precision, should_stop)
+    metrics = run.dev.measure(run.engine, should_stop)
     if metrics is None:
         log.warning("the final evaluation was stopped before its end")
         return None

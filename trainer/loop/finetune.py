@@ -10,12 +10,12 @@ from trainer.config import FinetuneConfig
 from trainer.data.encoding import build_encoder, ending_warning
 from trainer.events import EventWriter
 from trainer.loop.data import evaluation_data, training_rows
+from trainer.loop.engine import Engine
 from trainer.loop.evaluation import Evaluation, TokenEvaluation
 from trainer.loop.objective import Objective, Supervised
 from trainer.loop.precision import Precision
 from trainer.loop.setup import Material, StopQuestion, build_collator
 from trainer.loop.task import absolute_output, run_training
-from trainer.models.base import CausalLM
 
 
 def finetune(config: FinetuneConfig, events: EventWriter, should_stop: StopQuestion) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class _Finetuning:
         return Material(tokenizer, train, collate)
 
     def prepare(
-        self, model: CausalLM, material: Material, precision: Precision, start: Checkpoint | None
+        self, engine: Engine, material: Material, precision: Precision, start: Checkpoint | None
     ) -> tuple[Objective, Evaluation | None]:
         """Every token of an answer counts the same."""
         return Supervised(), self._dev

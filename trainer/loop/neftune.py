@@ -13,8 +13,8 @@ import numpy as np
 import paddle
 from paddle import Tensor
 
-from trainer.data.batches import Batch
 from trainer.models.base import CausalLM
+from trainer.ops.packing import Packing
 
 
 class EmbeddingNoise:
@@ -30,10 +30,11 @@ class EmbeddingNoise:
         self._lengths = np.zeros(0)
         embedding = dict(model.named_sublayers())[model.stages()[0].modules[0]]
         embedding.register_forward_post_hook(cast(Any, self._add))
+        model.before_pass = self._expect
 
-    def expect(self, batch: Batch) -> None:
+    def _expect(self, packing: Packing) -> None:
         """Note the lengths of the examples that the next forward pass works on."""
-        self._lengths = np.concatenate([_lengths(row[row > 0]) for row in batch.documents])
+        self._lengths = np.repeat(packing.lengths, packing.lengths)
 
     def _add(self, layer: Any, inputs: Any, embedded: Tensor) -> Tensor | None:
         if not self._model.training:
@@ -42,8 +43,3 @@ class EmbeddingNoise:
         noise = paddle.uniform(embedded.shape, "float32", min=-1.0, max=1.0)
         noise = noise * paddle.to_tensor(most.astype(np.float32)).unsqueeze(-1)
         return embedded + noise.astype(embedded.dtype)
-
-
-def _lengths(documents: np.ndarray) -> np.ndarray:
-    """For each token of a row, the length of its document."""
-    return np.bincount(documents)[documents]

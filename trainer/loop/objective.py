@@ -2,7 +2,7 @@
 
 An objective makes one `StepLoss` for each optimizer step. The step's loss is a mean over something that is
 counted over all its micro-batches (label tokens, pairs of responses), and the count is known before the first
-forward pass: so each micro-batch's part is divided by it, and parts and their gradients simply add up.
+forward pass: so each micro-batch's share is divided by it, and shares and their gradients simply add up.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import paddle
+from paddle import Tensor
 
 from trainer.data.batches import Batch
-from trainer.loop.precision import FullPrecision
+from trainer.loop.engine import Engine
 from trainer.models.base import CausalLM
-from trainer.ops.linear_cross_entropy import TokenLoss
+from trainer.models.passes import LossPass, MetricsPass, Passes
+from trainer.ops.packing import Packing
 
 #: Sum and count of what is measured besides the loss, by name.
 Measures = Mapping[str, tuple[float, float]]
@@ -25,20 +27,27 @@ Measures = Mapping[str, tuple[float, float]]
 class StepLoss(Protocol):
     """The loss of one optimizer step."""
 
-    def part(self, number: int) -> paddle.Tensor:
-        """The share of micro-batch `number`, a float32 scalar; differentiable. Called once for each."""
+    @property
+    def passes(self) -> Passes:
+        """One for each micro-batch."""
         ...
 
-    def measures(self) -> Measures:
-        """What was measured on the way; asked after the last part."""
+    def share(self, number: int, outcome: Tensor) -> Tensor:
+        """What micro-batch `number`, whose outcome this is, adds to the loss: a float32 scalar,
+        differentiable.
+        """
+        ...
+
+    def measures(self, outcomes: Sequence[Tensor]) -> Measures:
+        """What else the outcomes of all micro-batches tell."""
         ...
 
 
 class Objective(Protocol):
     """Makes the losses of steps."""
 
-    def begin(self, model: CausalLM, batches: Sequence[Any], precision: FullPrecision) -> StepLoss:
-        """The loss of the step over these micro-batches."""
+    def begin(self, engine: Engine, batches: Sequence[Any]) -> StepLoss:
+        """The loss of the step over these micro-batches, which are all there are in any process."""
         ...
 
     def stepped(self, model: CausalLM, step: int) -> None:
@@ -53,8 +62,8 @@ class Objective(Protocol):
 class Supervised:
     """The mean loss of the label tokens."""
 
-    def begin(self, model: CausalLM, batches: Sequence[Batch], precision: FullPrecision) -> StepLoss:
-        return _SupervisedStep(model, batches)
+    def begin(self, engine: Engine, batches: Sequence[Batch]) -> StepLoss:
+        return _SupervisedStep(batches)
 
     def stepped(self, model: CausalLM, step: int) -> None:
         """Nothing changes from step to step."""
@@ -64,23 +73,31 @@ class Supervised:
 
 
 class _SupervisedStep:
-    def __init__(self, model: CausalLM, batches: Sequence[Batch]) -> None:
-        self._model = model
-        self._batches = batches
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self.passes = Passes([1] * len(batches), lambda number: loss_pass(batches[number]))
         self._tokens = sum(batch.label_tokens for batch in batches)
 
-    def part(self, number: int) -> paddle.Tensor:
-        return batch_loss(self._model, self._batches[number]).sum / self._tokens
+    def share(self, number: int, outcome: Tensor) -> Tensor:
+        return outcome.sum() / self._tokens
 
-    def measures(self) -> Measures:
+    def measures(self, outcomes: Sequence[Tensor]) -> Measures:
         return {}
 
 
-def batch_loss(model: CausalLM, batch: Batch) -> TokenLoss:
-    """The summed token losses of a batch."""
-    return model.loss(
-        paddle.to_tensor(batch.input_ids),
-        paddle.to_tensor(batch.labels),
-        position_ids=paddle.to_tensor(batch.position_ids),
-        attention_mask=paddle.to_tensor(batch.documents),
+def loss_pass(batch: Batch) -> LossPass:
+    """Gives the summed token losses of a batch."""
+    return LossPass(*_packed(batch))
+
+
+def metrics_passes(batches: Sequence[Batch]) -> Passes:
+    """Give the summed token losses of each batch and the number of tokens that are predicted right."""
+    return Passes([2] * len(batches), lambda number: MetricsPass(*_packed(batches[number])))
+
+
+def _packed(batch: Batch) -> tuple[Tensor, Packing, Tensor]:
+    ids, labels, positions, documents = (
+        paddle.to_tensor(part)
+        for part in (batch.input_ids, batch.labels, batch.position_ids, batch.documents)
     )
+    packing = Packing.of(ids, positions, documents)
+    return packing.pack(ids), packing, packing.pack(labels)

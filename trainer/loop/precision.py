@@ -1,4 +1,4 @@
-"""Mixed precision: which one a run uses, and how a backward pass and an update are made in it.
+"""Mixed precision: which one a run uses, and what it asks of a model, a loss and an update.
 
 On CPU every run is fp32; the classes below that leave fp32 are for GPUs only.
 
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -61,6 +61,46 @@ def choose_precision(config: RunConfig, device: str) -> tuple[Precision, Problem
     return Precision("float16" if config.fp16 else "bfloat16", config.fp16_opt_level), None
 
 
+class LossScale:
+    """What a float16 loss is multiplied by, so that small gradients do not become zero.
+
+    It falls after every step whose gradients overflowed, which is skipped, and rises when none did for long.
+    The constants are those of `paddle.amp.GradScaler`, which knows only a part of the gradients where they
+    are spread over processes.
+
+    Attributes:
+        value: the factor.
+        good_steps: steps since it last changed.
+    """
+
+    FALL, RISE = 0.5, 2.0
+    GOOD_STEPS_TO_RISE = 2000
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+        self.good_steps = 0
+
+    def note(self, *, overflowed: bool) -> None:
+        """Count a step, and change the factor where due."""
+        if overflowed:
+            self.value *= self.FALL
+            self.good_steps = 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.GOOD_STEPS_TO_RISE:
+            self.value *= self.RISE
+            self.good_steps = 0
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps, under the names of `paddle.amp.GradScaler`."""
+        return {"scale": self.value, "incr_count": self.good_steps}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned, or from the state of a GradScaler."""
+        self.value = float(np.asarray(state["scale"]).reshape([-1])[0])
+        self.good_steps = int(state["incr_count"])
+
+
 class FullPrecision:
     """fp32: nothing to cast and nothing to scale."""
 
@@ -71,9 +111,15 @@ class FullPrecision:
         """The context in which the forward pass runs."""
         return nullcontext()
 
-    def backward(self, loss: paddle.Tensor) -> None:
-        """Add the gradients of `loss`."""
-        loss.backward()
+    @property
+    def master_weights(self) -> bool:
+        """Whether the optimizer keeps fp32 copies of weights."""
+        return False
+
+    @property
+    def loss_scale(self) -> float:
+        """What the loss is multiplied by before its gradients are taken."""
+        return 1.0
 
     def unscale(self, optimizer: paddle.optimizer.AdamW) -> None:
         """Bring the gradients back to their true size, before their norm is taken."""
@@ -82,9 +128,17 @@ class FullPrecision:
         """Change the weights."""
         optimizer.step()
 
+    def note(self, *, overflowed: bool) -> None:
+        """A step was taken, or skipped because its gradients overflowed."""
+
     @property
     def may_skip(self) -> bool:
         """Whether a step whose gradients are not finite is skipped; otherwise it is an error."""
+        return False
+
+    @property
+    def main_gradients(self) -> bool:
+        """Whether gradients are added up in fp32 beside low-precision weights."""
         return False
 
     def state(self) -> dict[str, Any]:
@@ -106,8 +160,8 @@ class MixedPrecision(FullPrecision):
     def __init__(self, precision: Precision, config: RunConfig) -> None:
         import paddle
 
-        self._master_grad = config.amp_master_grad
         self._precision = precision
+        self._main_gradients = precision.level == "O2" and config.amp_master_grad
         self._autocast = partial(
             paddle.amp.auto_cast,
             custom_white_list=O2_WHITE_LIST if precision.level == "O2" else None,
@@ -115,9 +169,7 @@ class MixedPrecision(FullPrecision):
             level=precision.level,
             dtype=precision.dtype,
         )
-        self._scaler = paddle.amp.GradScaler(
-            enable=precision.loss_scaling, init_loss_scaling=float(config.scale_loss)
-        )
+        self._loss_scale = LossScale(float(config.scale_loss)) if precision.loss_scaling else None
 
     def prepare(self, model: CausalLM, optimizer: paddle.optimizer.AdamW) -> None:
         import paddle
@@ -130,7 +182,6 @@ class MixedPrecision(FullPrecision):
                 level="O2",
                 dtype=self._precision.dtype,
                 master_weight=True,
-                master_grad=self._master_grad,
                 excluded_layers=fp32 or None,
             )
             model.dtype = self._precision.dtype
@@ -138,28 +189,32 @@ class MixedPrecision(FullPrecision):
     def autocast(self) -> AbstractContextManager[None]:
         return self._autocast()
 
-    def backward(self, loss: paddle.Tensor) -> None:
-        self._scaler.scale(loss).backward()
+    @property
+    def master_weights(self) -> bool:
+        return self._precision.master_weights
 
-    def unscale(self, optimizer: paddle.optimizer.AdamW) -> None:
-        if self.may_skip:
-            self._scaler.unscale_(optimizer)
+    @property
+    def loss_scale(self) -> float:
+        return self._loss_scale.value if self._loss_scale else 1.0
 
-    def update(self, optimizer: paddle.optimizer.AdamW) -> None:
-        self._scaler.step(optimizer)
-        self._scaler.update()
+    def note(self, *, overflowed: bool) -> None:
+        if self._loss_scale:
+            self._loss_scale.note(overflowed=overflowed)
 
     @property
     def may_skip(self) -> bool:
-        return self._precision.loss_scaling
+        return self._loss_scale is not None
+
+    @property
+    def main_gradients(self) -> bool:
+        return self._main_gradients
 
     def state(self) -> dict[str, Any]:
-        scaler = self._scaler.state_dict()
-        return {name: np.asarray(value).tolist() for name, value in scaler.items()}
+        return self._loss_scale.state() if self._loss_scale else {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        if state:
-            self._scaler.load_state_dict(cast(Any, dict(state)))
+        if state and self._loss_scale:
+            self._loss_scale.load_state(state)
 
 
 def make_precision(precision: Precision, config: RunConfig) -> FullPrecision:

@@ -16,9 +16,9 @@ from paddle import Tensor
 
 from trainer.config.schema import DpoConfig, KtoConfig
 from trainer.data.preference_batches import PreferenceBatch
+from trainer.loop.engine import Engine
 from trainer.loop.objective import Measures, StepLoss
-from trainer.loop.precision import FullPrecision
-from trainer.loop.reference import FrozenModel, Reference, log_probabilities, quiet_log_probabilities
+from trainer.loop.reference import FrozenModel, Reference, log_probability_passes
 from trainer.models.base import CausalLM
 from trainer.preference.dpo import PairLogps, dpo_losses, dpo_metrics
 from trainer.preference.kto import kl_estimate, kto_losses, kto_metrics
@@ -49,16 +49,18 @@ class Pairs(_Fixed):
         self.config = config
         self.reference = reference
 
-    def begin(
-        self, model: CausalLM, batches: Sequence[PreferenceBatch], precision: FullPrecision
-    ) -> StepLoss:
+    def begin(self, engine: Engine, batches: Sequence[PreferenceBatch]) -> StepLoss:
+        references = self.referred(batches)
         if self.config.loss_type in OF_ALL_PAIRS:
-            return _JointPairsStep(self, model, batches, precision)
-        return _PairsStep(self, model, batches)
+            return _JointPairsStep(self, engine, batches, references)
+        return _PairsStep(self, batches, references)
 
-    def referred(self, batch: PreferenceBatch) -> PairLogps | None:
-        """What the reference says about a batch."""
-        return None if self.reference is None else pair_logps(self.reference.log_probabilities(batch), batch)
+    def referred(self, batches: Sequence[PreferenceBatch]) -> list[PairLogps] | None:
+        """What the reference says about each batch."""
+        if self.reference is None:
+            return None
+        found = self.reference.log_probabilities(batches)
+        return [pair_logps(sums, batch) for sums, batch in zip(found, batches, strict=True)]
 
     def total(self, policy: PairLogps, losses: Tensor, pairs: float, chosen_tokens: float) -> Tensor:
         """The share of some pairs in the loss of `pairs` pairs with `chosen_tokens` label tokens."""
@@ -69,24 +71,30 @@ class Pairs(_Fixed):
 
 
 class _PairsStep:
-    def __init__(self, objective: Pairs, model: CausalLM, batches: Sequence[PreferenceBatch]) -> None:
+    def __init__(
+        self, objective: Pairs, batches: Sequence[PreferenceBatch], references: list[PairLogps] | None
+    ) -> None:
+        self.passes = log_probability_passes(batches)
         self._objective = objective
-        self._model = model
         self._batches = batches
+        self._references = references
         self._pairs = sum(batch.examples for batch in batches)
         self._chosen_tokens = sum(int(batch.response_tokens[0::2].sum()) for batch in batches)
-        self._measures: list[Measures] = []
 
-    def part(self, number: int) -> Tensor:
-        batch, objective = self._batches[number], self._objective
-        reference = objective.referred(batch)
-        policy = pair_logps(log_probabilities(self._model, batch), batch)
-        losses = dpo_losses(objective.config, policy, reference)
-        self._measures.append(pair_measures(objective.config, policy, reference, losses))
-        return objective.total(policy, losses, self._pairs, self._chosen_tokens)
+    def share(self, number: int, outcome: Tensor) -> Tensor:
+        policy, _, losses = self._judged(number, outcome)
+        return self._objective.total(policy, losses, self._pairs, self._chosen_tokens)
 
-    def measures(self) -> Measures:
-        return added(self._measures)
+    def measures(self, outcomes: Sequence[Tensor]) -> Measures:
+        config = self._objective.config
+        judged = (self._judged(number, outcome) for number, outcome in enumerate(outcomes))
+        return added([pair_measures(config, *of_batch) for of_batch in judged])
+
+    def _judged(self, number: int, outcome: Tensor) -> tuple[PairLogps, PairLogps | None, Tensor]:
+        """Policy, reference and losses of a micro-batch."""
+        policy = pair_logps(outcome, self._batches[number])
+        reference = None if self._references is None else self._references[number]
+        return policy, reference, dpo_losses(self._objective.config, policy, reference)
 
 
 class _JointPairsStep:
@@ -99,20 +107,16 @@ class _JointPairsStep:
     def __init__(
         self,
         objective: Pairs,
-        model: CausalLM,
+        engine: Engine,
         batches: Sequence[PreferenceBatch],
-        precision: FullPrecision,
+        references: list[PairLogps] | None,
     ) -> None:
-        self._model = model
-        self._batches = batches
-        with precision.autocast():
-            sums = [quiet_log_probabilities(model, batch) for batch in batches]
-            references = [objective.referred(batch) for batch in batches]
+        self.passes = log_probability_passes(batches)
+        sums = engine.outcomes(self.passes)
         for leaf in sums:
             leaf.stop_gradient = False
         policy = joined([pair_logps(leaf, batch) for leaf, batch in zip(sums, batches, strict=True)])
-        known = [reference for reference in references if reference is not None]
-        reference = joined(known) if known else None
+        reference = None if references is None else joined(references)
         losses = dpo_losses(objective.config, policy, reference)
         tokens = float(policy.chosen_tokens.sum())
         loss = objective.total(policy, losses, losses.shape[0], tokens)
@@ -120,11 +124,10 @@ class _JointPairsStep:
         self._share = float(loss) / len(batches)
         self._measures = pair_measures(objective.config, policy, reference, losses)
 
-    def part(self, number: int) -> Tensor:
-        policy = log_probabilities(self._model, self._batches[number])
-        return ((policy - policy.detach()) * self._gradients[number]).sum() + self._share
+    def share(self, number: int, outcome: Tensor) -> Tensor:
+        return ((outcome - outcome.detach()) * self._gradients[number]).sum() + self._share
 
-    def measures(self) -> Measures:
+    def measures(self, outcomes: Sequence[Tensor]) -> Measures:
         return self._measures
 
 
@@ -135,46 +138,39 @@ class Judged(_Fixed):
         self.config = config
         self.reference = reference
 
-    def begin(
-        self, model: CausalLM, batches: Sequence[PreferenceBatch], precision: FullPrecision
-    ) -> StepLoss:
-        return _JudgedStep(self, model, batches, precision)
+    def begin(self, engine: Engine, batches: Sequence[PreferenceBatch]) -> StepLoss:
+        kl = kl_estimate(*self.mismatched(engine, batches))
+        return _JudgedStep(self.config, batches, self.reference.log_probabilities(batches), kl)
 
-    def mismatched(self, model: CausalLM, batches: Sequence[PreferenceBatch]) -> tuple[Tensor, Tensor]:
+    def mismatched(self, engine: Engine, batches: Sequence[PreferenceBatch]) -> tuple[Tensor, Tensor]:
         """What the policy and the reference say about the mismatched responses, float32 `[examples]`."""
         others = [batch.mismatched for batch in batches if batch.mismatched is not None]
-        policy = [quiet_log_probabilities(model, other) for other in others]
-        reference = [self.reference.log_probabilities(other) for other in others]
-        return paddle.concat(policy), paddle.concat(reference)
+        policy = engine.outcomes(log_probability_passes(others))
+        return paddle.concat(policy), paddle.concat(self.reference.log_probabilities(others))
 
 
 class _JudgedStep:
     def __init__(
         self,
-        objective: Judged,
-        model: CausalLM,
+        config: KtoConfig,
         batches: Sequence[PreferenceBatch],
-        precision: FullPrecision,
+        references: Sequence[Tensor],
+        kl: Tensor,
     ) -> None:
-        self._objective = objective
-        self._model = model
-        self._batches = batches
+        self.passes = log_probability_passes(batches)
+        self._config = config
+        self._references = references
+        self._kl = kl
+        self._desirable = [paddle.to_tensor(np.asarray(batch.desirable)) for batch in batches]
         self._examples = sum(batch.examples for batch in batches)
-        with precision.autocast():
-            self._kl = kl_estimate(*objective.mismatched(model, batches))
-        self._measures: list[Measures] = []
 
-    def part(self, number: int) -> Tensor:
-        batch, config = self._batches[number], self._objective.config
-        reference = self._objective.reference.log_probabilities(batch)
-        policy = log_probabilities(self._model, batch)
-        desirable = paddle.to_tensor(np.asarray(batch.desirable))
-        losses = kto_losses(config, policy, reference, desirable, self._kl)
-        self._measures.append(kto_metrics(config, policy, reference, desirable, self._kl))
-        return losses.sum() / self._examples
+    def share(self, number: int, outcome: Tensor) -> Tensor:
+        given = self._references[number], self._desirable[number], self._kl
+        return kto_losses(self._config, outcome, *given).sum() / self._examples
 
-    def measures(self) -> Measures:
-        return added(self._measures)
+    def measures(self, outcomes: Sequence[Tensor]) -> Measures:
+        judged = zip(outcomes, self._references, self._desirable, strict=True)
+        return added([kto_metrics(self._config, *given, self._kl) for given in judged])
 
 
 class Following:
@@ -185,10 +181,8 @@ class Following:
         self._reference = reference
         self._every = every
 
-    def begin(
-        self, model: CausalLM, batches: Sequence[PreferenceBatch], precision: FullPrecision
-    ) -> StepLoss:
-        return self._objective.begin(model, batches, precision)
+    def begin(self, engine: Engine, batches: Sequence[PreferenceBatch]) -> StepLoss:
+        return self._objective.begin(engine, batches)
 
     def stepped(self, model: CausalLM, step: int) -> None:
         """Follow the policy when it is time."""

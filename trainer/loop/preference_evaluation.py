@@ -11,12 +11,11 @@ import numpy as np
 import paddle
 
 from trainer.data.preference_batches import PreferenceBatch, PreferenceCollator, PreferenceRow
+from trainer.loop.engine import Engine, groups
 from trainer.loop.evaluation import StopQuestion
-from trainer.loop.precision import FullPrecision
 from trainer.loop.preference import Judged, Pairs, joined, pair_logps, pair_measures
-from trainer.loop.reference import quiet_log_probabilities
+from trainer.loop.reference import log_probability_passes
 from trainer.loop.report import means
-from trainer.models.base import CausalLM
 from trainer.preference.dpo import PairLogps, dpo_losses
 from trainer.preference.kto import kl_estimate, kto_losses, kto_metrics
 
@@ -41,15 +40,14 @@ class PreferenceEvaluation:
     objective: Pairs | Judged
 
     @paddle.no_grad()
-    def measure(self, model: CausalLM, precision: FullPrecision, should_stop: StopQuestion) -> Metrics | None:
+    def measure(self, engine: Engine, should_stop: StopQuestion) -> Metrics | None:
         """See `trainer.loop.evaluation.Evaluation`."""
         started = time.monotonic()
         objective = self.objective
-        with precision.autocast():
-            if isinstance(objective, Pairs):
-                metrics = _of_pairs(objective, model, self._batches(), should_stop)
-            else:
-                metrics = _of_judged(objective, model, self._batches(), should_stop)
+        if isinstance(objective, Pairs):
+            metrics = _of_pairs(objective, engine, self._batches(), should_stop)
+        else:
+            metrics = _of_judged(objective, engine, self._batches(), should_stop)
         if metrics is None:
             return None
         seconds = time.monotonic() - started
@@ -66,16 +64,16 @@ class PreferenceEvaluation:
 
 
 def _of_pairs(
-    objective: Pairs, model: CausalLM, batches: Iterator[PreferenceBatch], should_stop: Callable[[], bool]
+    objective: Pairs, engine: Engine, batches: Iterator[PreferenceBatch], should_stop: Callable[[], bool]
 ) -> Metrics | None:
     policies: list[PairLogps] = []
     references: list[PairLogps] = []
-    for batch in batches:
+    for group in groups(batches, engine.at_once):
         if should_stop():
             return None
-        policies.append(pair_logps(quiet_log_probabilities(model, batch), batch))
-        if (reference := objective.referred(batch)) is not None:
-            references.append(reference)
+        found = engine.outcomes(log_probability_passes(group))
+        policies += [pair_logps(sums, batch) for sums, batch in zip(found, group, strict=True)]
+        references += objective.referred(group) or []
     policy, reference = joined(policies), joined(references) if references else None
     losses = dpo_losses(objective.config, policy, reference)
     loss = objective.total(policy, losses, losses.shape[0], float(policy.chosen_tokens.sum()))
@@ -83,16 +81,16 @@ def _of_pairs(
 
 
 def _of_judged(
-    objective: Judged, model: CausalLM, batches: Iterator[PreferenceBatch], should_stop: Callable[[], bool]
+    objective: Judged, engine: Engine, batches: Iterator[PreferenceBatch], should_stop: Callable[[], bool]
 ) -> Metrics | None:
     policies, references, judged, others = [], [], [], []
-    for batch in batches:
+    for group in groups(batches, engine.at_once):
         if should_stop():
             return None
-        policies.append(quiet_log_probabilities(model, batch))
-        references.append(objective.reference.log_probabilities(batch))
-        judged.append(batch.desirable)
-        others.append(objective.mismatched(model, [batch]))
+        policies += engine.outcomes(log_probability_passes(group))
+        references += objective.reference.log_probabilities(group)
+        judged += [batch.desirable for batch in group]
+        others.append(objective.mismatched(engine, group))
     policy, reference = paddle.concat(policies), paddle.concat(references)
     desirable = paddle.to_tensor(np.concatenate(judged))
     kl = kl_estimate(*(paddle.concat(list(side)) for side in zip(*others, strict=True)))

@@ -6,8 +6,7 @@ a frozen copy, or log-probabilities that were computed once (`trainer.loop.refer
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,8 +14,11 @@ import paddle
 from paddle import Tensor
 
 from trainer.data.preference_batches import PreferenceBatch
+from trainer.loop.engine import Engine
 from trainer.models import save_model
 from trainer.models.base import CausalLM
+from trainer.models.passes import LogProbabilityPass, Passes
+from trainer.ops.packing import Packing
 
 #: Folder of a checkpoint that holds a reference which has followed the policy.
 REFERENCE_FOLDER = "reference"
@@ -25,33 +27,37 @@ REFERENCE_FOLDER = "reference"
 class Reference(Protocol):
     """Judges responses."""
 
-    def log_probabilities(self, batch: PreferenceBatch) -> Tensor:
-        """Summed log-probabilities of all responses of a batch, float32 `[responses]`, without gradients."""
+    def log_probabilities(self, batches: Sequence[PreferenceBatch]) -> list[Tensor]:
+        """Summed log-probabilities of all responses of each batch, float32 `[responses]`, without gradients.
+
+        Over many processes all of them ask about the same batches.
+        """
         ...
 
 
 class AdapterOff:
     """The policy without its adapter."""
 
-    def __init__(self, policy: CausalLM) -> None:
+    def __init__(self, policy: Engine) -> None:
         self._policy = policy
 
-    def log_probabilities(self, batch: PreferenceBatch) -> Tensor:
-        adapter: Any = self._policy.adapter
+    def log_probabilities(self, batches: Sequence[PreferenceBatch]) -> list[Tensor]:
+        adapter: Any = self._policy.model.adapter
         with adapter.disabled():
-            return quiet_log_probabilities(self._policy, batch)
+            return self._policy.outcomes(log_probability_passes(batches))
 
 
 class FrozenModel:
     """A model of its own."""
 
-    def __init__(self, model: CausalLM) -> None:
-        self.model = model
-        for parameter in model.parameters():
+    def __init__(self, engine: Engine) -> None:
+        self.model = engine.model
+        self._engine = engine
+        for parameter in self.model.parameters():
             parameter.stop_gradient = True
 
-    def log_probabilities(self, batch: PreferenceBatch) -> Tensor:
-        return quiet_log_probabilities(self.model, batch)
+    def log_probabilities(self, batches: Sequence[PreferenceBatch]) -> list[Tensor]:
+        return self._engine.outcomes(log_probability_passes(batches))
 
     def save(self, directory: Path) -> None:
         """Write the model to its folder in a checkpoint."""
@@ -65,31 +71,23 @@ class FrozenModel:
             paddle.assign(theirs[name].parameter.astype(weight.parameter.dtype), weight.parameter)
 
 
-def log_probabilities(model: CausalLM, batch: PreferenceBatch) -> Tensor:
-    """Summed log-probabilities of all responses of a batch, float32 `[responses]`; differentiable."""
-    return model.log_probabilities(
-        paddle.to_tensor(batch.input_ids),
-        paddle.to_tensor(batch.labels),
-        paddle.to_tensor(batch.responses),
-        len(batch.response_tokens),
-        position_ids=paddle.to_tensor(batch.position_ids),
-        attention_mask=paddle.to_tensor(batch.documents),
-        branches=paddle.to_tensor(batch.branches),
+def log_probability_passes(batches: Sequence[PreferenceBatch]) -> Passes:
+    """Give the summed log-probability of each response of each batch."""
+    sizes = [len(batch.response_tokens) for batch in batches]
+    return Passes(sizes, lambda number: log_probability_pass(batches[number]))
+
+
+def log_probability_pass(batch: PreferenceBatch) -> LogProbabilityPass:
+    """Gives the summed log-probability of each response of a batch."""
+    ids, labels, responses, positions, documents, branches = (
+        paddle.to_tensor(part)
+        for part in (
+            *(batch.input_ids, batch.labels, batch.responses),
+            *(batch.position_ids, batch.documents, batch.branches),
+        )
     )
-
-
-def quiet_log_probabilities(model: CausalLM, batch: PreferenceBatch) -> Tensor:
-    """The same without gradients and without dropout."""
-    with paddle.no_grad(), _evaluating(model):
-        return log_probabilities(model, batch)
-
-
-@contextmanager
-def _evaluating(model: CausalLM) -> Iterator[None]:
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        if training:
-            model.train()
+    packing = Packing.of(ids, positions, documents, branches)
+    count = len(batch.response_tokens)
+    return LogProbabilityPass(
+        packing.pack(ids), packing, packing.pack(labels), packing.pack(responses), count
+    )

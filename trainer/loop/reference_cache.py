@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +19,8 @@ from safetensors.numpy import load_file, save
 
 from trainer.data.preference_batches import PreferenceBatch
 from trainer.files import atomic_file
-from trainer.loop.reference import quiet_log_probabilities
-from trainer.models.base import CausalLM
+from trainer.loop.engine import Engine, groups
+from trainer.loop.reference import log_probability_passes
 
 log = logging.getLogger(__name__)
 
@@ -38,13 +38,14 @@ class KnownReference:
     def __init__(self, values: dict[bytes, float]) -> None:
         self.values = values
 
-    def log_probabilities(self, batch: PreferenceBatch) -> Tensor:
+    def log_probabilities(self, batches: Sequence[PreferenceBatch]) -> list[Tensor]:
         """See `trainer.loop.reference.Reference`."""
-        return paddle.to_tensor(np.array([self.values[key] for key in response_keys(batch)], np.float32))
+        known = ([self.values[key] for key in response_keys(batch)] for batch in batches)
+        return [paddle.to_tensor(np.array(values, np.float32)) for values in known]
 
 
 def known_reference(
-    folder: Path, fingerprint: str, batches: Iterable[PreferenceBatch], model: Callable[[], CausalLM]
+    folder: Path, fingerprint: str, batches: Iterable[PreferenceBatch], reference: Callable[[], Engine]
 ) -> KnownReference:
     """Read the reference's log-probabilities of all responses, or compute and keep them.
 
@@ -52,18 +53,19 @@ def known_reference(
         folder: of the run.
         fingerprint: a text that is the same only for the same model, data and precision.
         batches: all of them; mismatched ones inside them count too.
-        model: the reference; asked for when nothing was kept.
+        reference: runs the reference; asked for when nothing was kept.
     """
     name = hashlib.blake2b(fingerprint.encode(), digest_size=_KEY_BYTES).hexdigest()
     path = folder / FOLDER / f"{name}.safetensors"
     values = _read(path)
     if values is None:
         log.info("computing the log-probabilities of the reference")
-        reference = model()
+        engine = reference()
         values = {}
-        for batch in _with_mismatched(batches):
-            found = quiet_log_probabilities(reference, batch).numpy()
-            values.update(zip(response_keys(batch), map(float, found), strict=True))
+        for group in groups(_with_mismatched(batches), engine.at_once):
+            outcomes = engine.outcomes(log_probability_passes(group))
+            for batch, found in zip(group, outcomes, strict=True):
+                values.update(zip(response_keys(batch), map(float, found.numpy()), strict=True))
         _write(path, values)
     else:
         log.info("the log-probabilities of the reference are those of %s", path)

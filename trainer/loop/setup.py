@@ -19,16 +19,18 @@ from trainer.config.schema import RunConfig
 from trainer.data.batches import Collator
 from trainer.data.rows import TrainingRows
 from trainer.events import EventWriter
+from trainer.loop.engine import Engine
 from trainer.loop.evaluation import Evaluation
 from trainer.loop.neftune import EmbeddingNoise
 from trainer.loop.objective import Objective
 from trainer.loop.optimizer import build_optimizer
 from trainer.loop.plan import Plan, plan_steps
-from trainer.loop.precision import FullPrecision, Precision, make_precision
+from trainer.loop.precision import FullPrecision
 from trainer.loop.report import Reporter
 from trainer.loop.resume import changed_settings, load_state, run_settings
 from trainer.loop.schedule import Schedule, warmup_steps
 from trainer.loop.state import TrainState
+from trainer.loop.update import SingleUpdate, Update
 from trainer.models.base import CausalLM
 from trainer.tokenizers import Tokenizer
 
@@ -64,8 +66,7 @@ class Run:
         collate: makes a batch of rows.
         objective: what a step minimises.
         tokenizer: saved beside the weights.
-        model, optimizer, precision: what a step changes, and how.
-        noise: on the embeddings in training, with neftune.
+        engine, optimizer, precision, update: run the model, and change it.
         plan, schedule: how many steps, and their learning rates.
         state: where the run stands.
         report: tells log and events.
@@ -80,15 +81,20 @@ class Run:
     collate: Collate
     objective: Objective
     tokenizer: Tokenizer
-    model: CausalLM
+    engine: Engine
     optimizer: paddle.optimizer.AdamW
     precision: FullPrecision
-    noise: EmbeddingNoise | None
+    update: Update
     plan: Plan
     schedule: Schedule
     state: TrainState
     report: Reporter
     saved_step: int
+
+    @property
+    def model(self) -> CausalLM:
+        """What is trained."""
+        return self.engine.model
 
 
 def prepare_run(
@@ -97,8 +103,8 @@ def prepare_run(
     material: Material,
     objective: Objective,
     dev: Evaluation | None,
-    model: CausalLM,
-    precision: Precision,
+    engine: Engine,
+    mixing: FullPrecision,
     start: Checkpoint | None,
 ) -> Run:
     """A run that is ready for its next step.
@@ -108,8 +114,8 @@ def prepare_run(
         material: the data; there is something to train on.
         objective: what a step minimises.
         dev: what is evaluated; None when nothing is.
-        model: with the weights to begin with, which are those of `start` when it is given.
-        precision: from `choose_precision`.
+        engine: its model has the weights to begin with, which are those of `start` when it is given.
+        mixing: the precision that the engine computes in.
         start: the checkpoint to go on from.
 
     Raises:
@@ -123,8 +129,8 @@ def prepare_run(
         problems, _, _ = check_steps(config, train.count)
         if problems:
             raise ConfigError(problems)
-    mixing = make_precision(precision, config)
-    optimizer = build_optimizer(model.parameters(), config, master_weights=precision.master_weights)
+    model = engine.model
+    optimizer = build_optimizer(model.parameters(), config, master_weights=mixing.master_weights)
     mixing.prepare(model, optimizer)
     settings = run_settings(config, train.fingerprint())
     state = TrainState()
@@ -144,6 +150,8 @@ def prepare_run(
     plan = plan_steps(config, train.count, state)
     if config.ignore_data_skip:
         state.consumed = 0
+    if isinstance(config, FinetuneConfig) and config.neftune:
+        EmbeddingNoise(model, config.neftune_noise_alpha)
     model.train()
     output_dir = Path(config.output_dir)
     return Run(
@@ -155,10 +163,10 @@ def prepare_run(
         collate=material.collate,
         objective=objective,
         tokenizer=material.tokenizer,
-        model=model,
+        engine=engine,
         optimizer=optimizer,
         precision=mixing,
-        noise=_noise(config, model),
+        update=SingleUpdate(model, optimizer, mixing, config.max_grad_norm),
         plan=plan,
         schedule=_schedule(config, plan),
         state=state,
@@ -195,12 +203,6 @@ def count_trainable(model: CausalLM) -> int:
 
 def _decay_steps(config: RunConfig) -> int:
     return config.decay_steps if isinstance(config, FinetuneConfig) else 0
-
-
-def _noise(config: RunConfig, model: CausalLM) -> EmbeddingNoise | None:
-    if isinstance(config, FinetuneConfig) and config.neftune:
-        return EmbeddingNoise(model, config.neftune_noise_alpha)
-    return None
 
 
 def _check_optimizer_is_there(start: Checkpoint) -> None:

@@ -11,11 +11,10 @@ import numpy as np
 import paddle
 
 from trainer.config.problems import Problem, TrainingError
-from trainer.loop.neftune import EmbeddingNoise
+from trainer.loop.engine import Engine
 from trainer.loop.objective import Measures, Objective
-from trainer.loop.optimizer import clip_gradients
-from trainer.loop.precision import FullPrecision
-from trainer.models.base import CausalLM
+from trainer.loop.update import Update
+from trainer.parallel.clip import GradientsNotFinite
 
 
 class NonFiniteLossError(TrainingError):
@@ -38,41 +37,43 @@ class StepResult:
 
 
 def train_step(
-    model: CausalLM,
-    optimizer: paddle.optimizer.AdamW,
+    engine: Engine,
+    update: Update,
     objective: Objective,
     batches: Sequence[Any],
     *,
     step: int,
     rate: float,
-    max_grad_norm: float,
-    precision: FullPrecision,
-    noise: EmbeddingNoise | None = None,
 ) -> StepResult:
     """Take optimizer step number `step` (from 1) over the micro-batches `batches` at learning rate `rate`.
+
+    Over many processes all of them are given all micro-batches.
 
     Raises:
         NonFiniteLossError: the loss or the gradient is not finite; the weights are left as they were.
     """
-    loss = objective.begin(model, batches, precision)
-    total = 0.0
-    for number, batch in enumerate(batches):
-        if noise is not None:
-            noise.expect(batch)
-        with precision.autocast():
-            part = loss.part(number)
-        precision.backward(part)
-        total += float(part)
-    precision.unscale(optimizer)
-    grad_norm = clip_gradients(model.parameters(), max_grad_norm)
-    finite = math.isfinite(total) and math.isfinite(grad_norm)
-    if not finite and not precision.may_skip:
-        optimizer.clear_grad()
+    loss = objective.begin(engine, batches)
+    outcomes = engine.train(loss.passes, loss.share, update.loss_scale)
+    with paddle.no_grad():
+        total = sum(float(loss.share(number, outcome)) for number, outcome in enumerate(outcomes))
+        measures = loss.measures(outcomes)
+    grad_norm = _change_weights(update, total, rate)
+    if math.isfinite(total) and math.isfinite(grad_norm):
+        return StepResult(total, grad_norm, skipped=False, measures=measures)
+    update.skip()
+    if not update.may_skip:
         raise _non_finite(step, total, grad_norm, rate)
-    optimizer.set_lr(rate)
-    precision.update(optimizer)
-    optimizer.clear_grad()
-    return StepResult(total, grad_norm, skipped=not finite, measures=loss.measures())
+    return StepResult(total, grad_norm, skipped=True, measures=measures)
+
+
+def _change_weights(update: Update, loss: float, rate: float) -> float:
+    """The gradients' norm; when it or the loss is not finite, the weights stay."""
+    if not math.isfinite(loss):
+        return math.nan
+    try:
+        return update.step(rate)
+    except GradientsNotFinite as error:
+        return error.norm
 
 
 def seed_step(seed: int, step: int) -> None:

@@ -13,6 +13,7 @@ from trainer.config.schema import RunConfig
 from trainer.events import EventWriter
 from trainer.loop.adapters import starting_model
 from trainer.loop.device import choose_device
+from trainer.loop.engine import Engine, SingleEngine
 from trainer.loop.evaluation import Evaluation
 from trainer.loop.final import final_evaluation, finish, finish_stopped, take_best_model
 from trainer.loop.objective import Objective
@@ -22,7 +23,6 @@ from trainer.loop.results import write_results
 from trainer.loop.resume import starting_checkpoint
 from trainer.loop.setup import Material, StopQuestion, count_parameters, count_trainable, prepare_run
 from trainer.loop.train import train
-from trainer.models.base import CausalLM
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ ReadMaterial = Callable[[], Material]
 
 #: What the task makes of the model before it trains, given the checkpoint it goes on from: what a step
 #: minimises, and what is evaluated (None: nothing).
-Prepare = Callable[[CausalLM, Material, Precision, Checkpoint | None], tuple[Objective, Evaluation | None]]
+Prepare = Callable[[Engine, Material, Precision, Checkpoint | None], tuple[Objective, Evaluation | None]]
 
 
 def run_training(
@@ -69,11 +69,13 @@ def run_training(
         "%s, %.4g million parameters, on %s; %d of them are trained (%.3g %%)",
         *(model.config.model_type, all_parameters / 1e6, device, trainable, 100 * trainable / all_parameters),
     )
-    objective, dev = prepare(model, material, precision, start)
+    mixing = make_precision(precision, config)
+    engine = SingleEngine(model, mixing.autocast)
+    objective, dev = prepare(engine, material, precision, start)
     if material.train is None:
-        return _evaluate_only(config, events, dev, model, precision, should_stop)
+        return _evaluate_only(config, events, dev, engine, should_stop)
 
-    run = prepare_run(config, events, material, objective, dev, model, precision, start)
+    run = prepare_run(config, events, material, objective, dev, engine, mixing, start)
     began = time.monotonic()
     stopped = train(run, should_stop)
     seconds = time.monotonic() - began
@@ -92,8 +94,7 @@ def _evaluate_only(
     config: RunConfig,
     events: EventWriter,
     dev: Evaluation | None,
-    model: CausalLM,
-    precision: Precision,
+    engine: Engine,
     should_stop: StopQuestion,
 ) -> dict[str, Any]:
     """do_eval without do_train: measure the model and write nothing but the result files."""
@@ -101,7 +102,7 @@ def _evaluate_only(
     result: dict[str, Any] = {"path": str(output_dir), "metrics": {}, "stopped": False}
     if dev is None:
         return result
-    metrics = dev.measure(model, make_precision(precision, config), should_stop)
+    metrics = dev.measure(engine, should_stop)
     if metrics is None:
         return result | {"stopped": True}
     log_metrics(events, {"step": 0, "epoch": 0.0, **metrics})

@@ -100,17 +100,7 @@ def _take_step(run: Run, step: StepRows, rate: float) -> StepResult:
     run.report.step_begins()
     batches = [run.collate(part) for part in step.parts]
     seed_step(config.seed, state.step)
-    result = train_step(
-        run.model,
-        run.optimizer,
-        run.objective,
-        batches,
-        step=state.step + 1,
-        rate=rate,
-        max_grad_norm=config.max_grad_norm,
-        precision=run.precision,
-        noise=run.noise,
-    )
+    result = train_step(run.engine, run.update, run.objective, batches, step=state.step + 1, rate=rate)
     _count(run, batches, step.last)
     if result.skipped:
         state.skipped += 1
@@ -125,7 +115,7 @@ def _close_step(run: Run, should_stop: StopQuestion) -> bool:
     config, state = run.config, run.state
     metrics: dict[str, float] | None = {}
     if evaluation_due(config, run.plan, state) and run.dev is not None:
-        metrics = run.dev.measure(run.model, run.precision, should_stop)
+        metrics = run.dev.measure(run.engine, should_stop)
         if metrics is None:
             return False
         run.report.log_evaluation(metrics)

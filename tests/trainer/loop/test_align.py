@@ -166,7 +166,7 @@ def test_a_reference_computed_beforehand_is_read_again(run: Run, monkeypatch: py
     def refuse(*_: Any) -> None:
         raise AssertionError("computed again")
 
-    monkeypatch.setattr("trainer.loop.reference_cache.quiet_log_probabilities", refuse)
+    monkeypatch.setattr("trainer.loop.reference_cache.log_probability_passes", refuse)
     _, second = run("dpo", precompute_ref_log_probs=True, overwrite_output_dir=True)
     assert losses(second) == losses(first)
     with pytest.raises(AssertionError, match="computed again"):

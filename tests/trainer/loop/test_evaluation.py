@@ -8,8 +8,8 @@ import pytest
 from trainer import load_model
 from trainer.data.batches import Collator
 from trainer.data.sft import IGNORE, Example
+from trainer.loop.engine import SingleEngine
 from trainer.loop.evaluation import EvaluationData, evaluate, perplexity
-from trainer.loop.precision import FullPrecision
 
 
 @pytest.fixture
@@ -29,11 +29,10 @@ def measure(
 ) -> dict[str, float]:
     model, collate = load_model(directory), Collator(0, "left")
     metrics = evaluate(
-        model,
+        SingleEngine(model),
         EvaluationData(examples, len(examples), loss_only),
         collate,
         batch_size,
-        FullPrecision(),
         lambda: False,
     )
     assert metrics is not None
@@ -73,9 +72,8 @@ def test_a_stop_between_batches_gives_no_metrics(tiny_gemma: Path, examples: lis
     answers = iter([False, True])
     model = load_model(tiny_gemma)
     data = EvaluationData(examples, len(examples))
-    found = evaluate(model, data, Collator(0, "left"), 2, FullPrecision(), lambda: next(answers))
+    found = evaluate(SingleEngine(model), data, Collator(0, "left"), 2, lambda: next(answers))
     assert found is None
-    assert model.training
 
 
 @pytest.mark.parametrize("part", ["embed_tokens", "layers.1.self_attn.q_proj", "layers.0.mlp.up_proj"])
@@ -87,7 +85,7 @@ def test_broken_weights_show_in_the_loss(tiny_gemma: Path, examples: list[Exampl
     with paddle.no_grad():
         weight.set_value(broken)
     data = EvaluationData(examples, len(examples))
-    metrics = evaluate(model, data, Collator(0, "left"), 2, FullPrecision(), lambda: False)
+    metrics = evaluate(SingleEngine(model), data, Collator(0, "left"), 2, lambda: False)
     assert metrics is not None
     assert math.isnan(metrics["eval_loss"])
 

@@ -11,7 +11,7 @@ from trainer.data.batches import Batch, Collator
 from trainer.data.packing import pack
 from trainer.data.sft import Example
 from trainer.loop.neftune import EmbeddingNoise
-from trainer.loop.objective import batch_loss
+from trainer.loop.objective import loss_pass
 from trainer.loop.step import seed_step
 from trainer.models.base import CausalLM
 
@@ -28,7 +28,7 @@ def examples() -> list[Example]:
     return found
 
 
-def embedded(model: CausalLM, noise: EmbeddingNoise, batch: Batch) -> np.ndarray:
+def embedded(model: CausalLM, batch: Batch) -> np.ndarray:
     """What the embedding gives in a forward pass, `[tokens, hidden]`."""
     found = []
     layer = dict(model.named_sublayers())[model.stages()[0].modules[0]]
@@ -37,8 +37,7 @@ def embedded(model: CausalLM, noise: EmbeddingNoise, batch: Batch) -> np.ndarray
         found.append(output.numpy())
 
     hook = layer.register_forward_post_hook(cast(Any, keep))
-    noise.expect(batch)
-    batch_loss(model, batch)
+    model.run(loss_pass(batch))
     hook.remove()
     return found[0]
 
@@ -48,12 +47,13 @@ def test_noise_is_uniform_up_to_alpha_over_the_root_of_length_times_width(
     family: str, examples: list[Example], request: pytest.FixtureRequest
 ) -> None:
     model = load_model(request.getfixturevalue(f"tiny_{family}"))
-    noise, batch = EmbeddingNoise(model, ALPHA), Collator(0, "left")(examples)
+    EmbeddingNoise(model, ALPHA)
+    batch = Collator(0, "left")(examples)
     model.train()
     seed_step(1, 1)
-    noisy = embedded(model, noise, batch)
+    noisy = embedded(model, batch)
     model.eval()
-    added = noisy - embedded(model, noise, batch)
+    added = noisy - embedded(model, batch)
     start = 0
     for example in examples:
         most = ALPHA / math.sqrt(example.length * added.shape[1])
@@ -66,10 +66,10 @@ def test_noise_is_uniform_up_to_alpha_over_the_root_of_length_times_width(
 def test_evaluation_has_no_noise(tiny_gemma: Path, examples: list[Example]) -> None:
     batch, plain = Collator(0, "left")(examples), load_model(tiny_gemma)
     noisy = load_model(tiny_gemma)
-    EmbeddingNoise(noisy, ALPHA).expect(batch)
+    EmbeddingNoise(noisy, ALPHA)
     plain.eval()
     noisy.eval()
-    assert float(batch_loss(noisy, batch).sum) == float(batch_loss(plain, batch).sum)
+    assert noisy.run(loss_pass(batch)).item() == plain.run(loss_pass(batch)).item()
 
 
 def test_the_same_step_draws_the_same_noise_whatever_the_padding_and_packing(
@@ -77,12 +77,11 @@ def test_the_same_step_draws_the_same_noise_whatever_the_padding_and_packing(
 ) -> None:
     def loss(batch: Batch, step: int) -> float:
         model = load_model(tiny_gemma)
-        noise = EmbeddingNoise(model, ALPHA)
+        EmbeddingNoise(model, ALPHA)
         model.train()
-        noise.expect(batch)
         seed_step(5, step)
         with paddle.no_grad():
-            return float(batch_loss(model, batch).sum)
+            return model.run(loss_pass(batch)).item()
 
     batch = Collator(0, "left")(examples)
     packed = Collator(0, "right", length=64)(list(pack(examples, 64, greedy=False)))

@@ -14,9 +14,9 @@ from trainer.config.records import parse_sft_line
 from trainer.data.batches import Batch, Collator
 from trainer.data.packing import Row, pack
 from trainer.data.sft import Example, PlainEncoder
+from trainer.loop.engine import SingleEngine
 from trainer.loop.evaluation import EvaluationData, evaluate
-from trainer.loop.objective import batch_loss
-from trainer.loop.precision import FullPrecision
+from trainer.loop.objective import loss_pass
 from trainer.run import run_task
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "sft" / "train.json"
@@ -36,7 +36,7 @@ def loss_and_gradients(directory: Path, rows: list[Row], side: str) -> tuple[flo
     model = load_model(directory)
     model.eval()  # BLOOM's dropout draws for each token; here it would only hide differences
     batch: Batch = Collator(0, side, length=LENGTH)(rows)
-    loss = batch_loss(model, batch).sum / batch.label_tokens
+    loss = model.run(loss_pass(batch)).sum() / batch.label_tokens
     loss.backward()
     gradients = {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
     return float(loss), gradients
@@ -70,7 +70,7 @@ def test_without_documents_in_the_mask_the_loss_would_be_another(tiny_gemma: Pat
     rows = list(pack(read(SHIPPED, tiny_gemma, 6), LENGTH, greedy=False))
     model, batch = load_model(tiny_gemma), Collator(0, "right")(rows)
     naive = Batch(batch.input_ids, batch.labels, np.minimum(batch.documents, 1), batch.position_ids)
-    right, wrong = float(batch_loss(model, batch).sum), float(batch_loss(model, naive).sum)
+    right, wrong = (model.run(loss_pass(one)).item() for one in (batch, naive))
     assert abs(right - wrong) / right > 1e-5
 
 
@@ -82,7 +82,7 @@ def test_evaluation_of_packs_gives_the_same_metrics(tiny_gemma: Path, greedy: bo
 
     def measure(rows: list[Row]) -> dict[str, float]:
         data = EvaluationData(rows, len(examples))
-        metrics = evaluate(model, data, collate, 2, FullPrecision(), lambda: False)
+        metrics = evaluate(SingleEngine(model), data, collate, 2, lambda: False)
         assert metrics is not None
         return metrics
 

@@ -9,10 +9,12 @@ from trainer import load_model
 from trainer.config import FinetuneConfig
 from trainer.data.batches import Batch, Collator
 from trainer.data.sft import IGNORE, Example
-from trainer.loop.objective import Supervised, batch_loss
+from trainer.loop.engine import SingleEngine
+from trainer.loop.objective import Supervised, loss_pass
 from trainer.loop.optimizer import build_optimizer
 from trainer.loop.precision import FullPrecision
 from trainer.loop.step import NonFiniteLossError, StepResult, seed_step, train_step
+from trainer.loop.update import SingleUpdate
 from trainer.models.base import CausalLM
 
 MakeConfig = Callable[..., FinetuneConfig]
@@ -36,14 +38,12 @@ def take_step(
 ) -> tuple[StepResult, dict[str, np.ndarray]]:
     model = load_model(directory)
     result = train_step(
-        model,
-        build_optimizer(model.parameters(), config),
+        SingleEngine(model),
+        SingleUpdate(model, build_optimizer(model.parameters(), config), FullPrecision(), 0.0),
         Supervised(),
         batches,
         step=1,
         rate=1e-3,
-        max_grad_norm=0.0,
-        precision=FullPrecision(),
     )
     return result, {name: weight.parameter.numpy() for name, weight in model.parameter_names().items()}
 
@@ -76,7 +76,7 @@ def test_the_loss_is_the_mean_over_label_tokens_and_not_a_mean_of_means(
     tiny_gemma: Path, make_config: MakeConfig, examples: list[Example]
 ) -> None:
     collate, model = Collator(0, "left"), load_model(tiny_gemma)
-    sums = [float(batch_loss(model, collate([example])).sum) for example in examples]
+    sums = [model.run(loss_pass(collate([example]))).item() for example in examples]
     tokens = [example.label_tokens for example in examples]
     result, _ = take_step(tiny_gemma, make_config(), [collate([example]) for example in examples])
     assert result.loss == pytest.approx(sum(sums) / sum(tokens), rel=1e-6)
@@ -96,14 +96,12 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_step(
     model = broken(tiny_gemma)
     with pytest.raises(NonFiniteLossError, match=r"is nan at step 12 .*learning rate 0\.5") as raised:
         train_step(
-            model,
-            build_optimizer(model.parameters(), make_config()),
+            SingleEngine(model),
+            SingleUpdate(model, build_optimizer(model.parameters(), make_config()), FullPrecision(), 1.0),
             Supervised(),
             [Collator(0, "left")(examples)],
             step=12,
             rate=0.5,
-            max_grad_norm=1.0,
-            precision=FullPrecision(),
         )
     assert raised.value.kind == "nan_loss"
     assert raised.value.exit_code == 1

@@ -12,11 +12,13 @@ from trainer import load_model
 from trainer.config import FinetuneConfig
 from trainer.data.batches import Batch, Collator
 from trainer.data.sft import Example
+from trainer.loop.engine import SingleEngine
 from trainer.loop.objective import Supervised
 from trainer.loop.optimizer import build_optimizer
 from trainer.loop.precision import FullPrecision
 from trainer.loop.schedule import Schedule
 from trainer.loop.step import train_step
+from trainer.loop.update import SingleUpdate
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -48,14 +50,12 @@ def test_losses_rates_norms_and_final_weights_agree(
     for number, step in enumerate(golden["steps"]):
         rate = schedule.rate(number)
         result = train_step(
-            model,
-            optimizer,
+            SingleEngine(model),
+            SingleUpdate(model, optimizer, FullPrecision(), config.max_grad_norm),
             Supervised(),
             [to_batch(examples, side) for examples in step["batches"]],
             step=number + 1,
             rate=rate,
-            max_grad_norm=config.max_grad_norm,
-            precision=FullPrecision(),
         )
         assert rate == pytest.approx(step["learning_rate"])
         assert result.loss == pytest.approx(step["loss"], rel=1e-5)

@@ -11,7 +11,7 @@ from trainer import load_model
 from trainer.data.packing import Pack
 from trainer.data.preference import PreferenceExample, Response
 from trainer.data.preference_batches import PreferenceBatch, PreferenceCollator
-from trainer.loop.reference import log_probabilities
+from trainer.loop.reference import log_probability_pass
 from trainer.models.base import CausalLM
 
 #: Lengths of the prompt and of the two responses of examples.
@@ -49,7 +49,7 @@ def model(request: pytest.FixtureRequest, tiny_gemma: Path, tiny_bloom: Path) ->
 @pytest.mark.parametrize("length", [None, 40])
 def test_a_shared_prompt_changes_no_log_probability(model: CausalLM, side: str, length: int | None) -> None:
     batch = PreferenceCollator(0, side, length)(TOGETHER)
-    found = log_probabilities(model, batch)
+    found = model.run(log_probability_pass(batch))
     expected = paddle.stack(list(alone(model)))
     np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=1e-5, rtol=1e-6)
 
@@ -58,7 +58,7 @@ def test_a_shared_prompt_changes_no_gradient(model: CausalLM) -> None:
     worth = paddle.to_tensor(np.linspace(-1, 1, 2 * len(EXAMPLES)).astype(np.float32))
     gradients = []
     for found in (
-        log_probabilities(model, PreferenceCollator(0, "left")(TOGETHER)),
+        model.run(log_probability_pass(PreferenceCollator(0, "left")(TOGETHER))),
         paddle.stack(list(alone(model))),
     ):
         (found * worth).sum().backward()
@@ -72,10 +72,10 @@ def test_a_shared_prompt_changes_no_gradient(model: CausalLM) -> None:
 
 def test_the_branches_of_a_document_do_not_see_each_other(model: CausalLM) -> None:
     batch = PreferenceCollator(0, "left")([EXAMPLES[0]])
-    before = log_probabilities(model, batch).numpy()
+    before = model.run(log_probability_pass(batch)).numpy()
     changed = batch.input_ids.copy()
     first = np.flatnonzero(batch.branches[0] == 1)
     changed[0, first] = (changed[0, first] + 1) % 500
-    after = log_probabilities(model, PreferenceBatch(**{**vars(batch), "input_ids": changed})).numpy()
+    after = model.run(log_probability_pass(PreferenceBatch(**{**vars(batch), "input_ids": changed}))).numpy()
     assert after[1] == before[1]
     assert after[0] != before[0]

@@ -14,7 +14,7 @@ from trainer.data.packing import pack
 from trainer.data.preference import PreferenceExample, Response
 from trainer.data.preference_batches import PreferenceBatch, PreferenceCollator
 from trainer.loop.preference import pair_logps
-from trainer.loop.reference import log_probabilities
+from trainer.loop.reference import log_probability_pass
 from trainer.models import CausalLM, load_model
 from trainer.preference.dpo import dpo_losses, dpo_metrics
 from trainer.preference.kto import kl_estimate, kto_losses, kto_metrics
@@ -93,7 +93,7 @@ def test_log_probabilities_of_packed_pairs_are_those_of_apart_sequences(
         (reference_of(case), "reference_logps"),
     ):
         with paddle.no_grad():
-            found = log_probabilities(model, batch).numpy()
+            found = model.run(log_probability_pass(batch)).numpy()
         np.testing.assert_allclose([found[0::2], found[1::2]], case["dpo"][0][key], rtol=1e-5)
 
 
@@ -106,8 +106,8 @@ def test_dpo_losses_rewards_and_gradients_are_those_of_trl(
     batch = batch_of(pairs_of(case), length)
     model = load_model(GOLDEN / case["model"])
     with paddle.no_grad():
-        reference = pair_logps(log_probabilities(reference_of(case), batch), batch)
-    policy = pair_logps(log_probabilities(model, batch), batch)
+        reference = pair_logps(reference_of(case).run(log_probability_pass(batch)), batch)
+    policy = pair_logps(model.run(log_probability_pass(batch)), batch)
     losses = dpo_losses(settings, policy, reference)
     losses.mean().backward()
     assert losses.mean().item() == pytest.approx(dpo["loss"], rel=1e-5)
@@ -131,10 +131,11 @@ def test_kto_loss_kl_term_rewards_and_gradients_are_those_of_trl(case: dict[str,
     model, reference_model = load_model(GOLDEN / case["model"]), reference_of(case)
     with paddle.no_grad():
         kl = kl_estimate(
-            log_probabilities(model, batch.mismatched), log_probabilities(reference_model, batch.mismatched)
+            model.run(log_probability_pass(batch.mismatched)),
+            reference_model.run(log_probability_pass(batch.mismatched)),
         )
-        reference = log_probabilities(reference_model, batch)
-    policy = log_probabilities(model, batch)
+        reference = reference_model.run(log_probability_pass(batch))
+    policy = model.run(log_probability_pass(batch))
     loss = kto_losses(settings, policy, reference, desirable, kl).mean()
     loss.backward()
     assert loss.item() == pytest.approx(kto["loss"], rel=1e-5)
