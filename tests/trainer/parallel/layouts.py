@@ -1,0 +1,161 @@
+"""Training of a tiny model in any layout without a pipeline, for tests that compare layouts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from trainer.config import FinetuneConfig
+from trainer.loop.engine import SingleEngine
+from trainer.loop.precision import FullPrecision, LossScale
+from trainer.models import load_model
+from trainer.models.base import CausalLM
+from trainer.models.passes import LossPass, MetricsPass, Passes
+from trainer.models.placement import Placement, TensorRank
+from trainer.ops.packing import Packing
+from trainer.parallel.clip import GradientsNotFinite
+from trainer.parallel.engine import ParallelEngine
+from trainer.parallel.layout import Layout, start
+from trainer.parallel.topology import Topology
+from trainer.parallel.update import Updater
+from trainer.parallel.update_choice import make_updater
+
+VOCABULARY = 500
+MICRO_BATCHES = 5
+SMALL_SEGMENT = 100
+RATE = 1e-2
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to train and how; `topology` is all that differs between runs that must agree.
+
+    Attributes:
+        overflow_at: steps in which the loss is multiplied by infinity.
+        unlabelled: number of a micro-batch that has no labels, or -1.
+        sgd: whether weights change by plain gradients, so that they can be compared.
+    """
+
+    model: Path
+    config: FinetuneConfig
+    topology: Topology = field(default_factory=Topology)
+    steps: int = 8
+    sgd: bool = False
+    overflow_at: tuple[int, ...] = ()
+    unlabelled: int = -1
+    options: Mapping[str, Any] = field(default_factory=dict)
+    segment_size: int = SMALL_SEGMENT
+
+
+@dataclass
+class Record:
+    """What came of it: loss and gradient norm of every step (NaN: skipped), loss on other data, weights."""
+
+    losses: list[float]
+    norms: list[float]
+    evaluation: list[float]
+    weights: dict[str, np.ndarray]
+
+
+class ScaledPrecision(FullPrecision):
+    """fp32 with the loss scale of fp16."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = LossScale(scale)
+
+    @property
+    def loss_scale(self) -> float:
+        return self.scale.value
+
+    @property
+    def may_skip(self) -> bool:
+        return True
+
+    def note(self, *, overflowed: bool) -> None:
+        self.scale.note(overflowed=overflowed)
+
+
+def train(job: Job) -> Record:
+    """Runs in a rank, or in this process when the topology is that of one."""
+    layout = start(job.topology, seed=0)
+    model = load(job, layout)
+    updater = make_updater(model, job.config, layout=layout, segment_size=job.segment_size)
+    if job.sgd:
+        make_sgd(updater)
+    engine = make_engine(model, updater, layout)
+    losses, norms = [], []
+    for step in range(job.steps):
+        loss, norm = take_step(engine, updater, job, step)
+        losses.append(loss)
+        norms.append(norm)
+    found = engine.outcomes(Passes([2] * 3, lambda number: MetricsPass(*tokens(job.steps, number))))
+    weights = {name: local.numpy() for name, local in whole_weights(model, updater).items()}
+    return Record(losses, norms, [value for outcome in found for value in outcome.tolist()], weights)
+
+
+def load(job: Job, layout: Layout) -> CausalLM:
+    topology, tensor = layout.topology, None
+    if topology.tensor > 1:
+        place = layout.tensor_rank, topology.tensor, layout.tensor_group
+        tensor = TensorRank(*place, sequence=topology.sequence_parallel)
+    return load_model(job.model, options=job.options, placement=Placement(tensor=tensor))
+
+
+def make_engine(model: CausalLM, updater: Updater, layout: Layout) -> Any:
+    if layout.topology.single:
+        return SingleEngine(model)
+    engine = ParallelEngine(model, layout)
+    engine.updater = updater
+    return engine
+
+
+def take_step(engine: Any, updater: Updater, job: Job, step: int) -> tuple[float, float]:
+    """Loss and norm; the norm is that of the error when the step was skipped."""
+    made = [tokens(step, number, labelled=number != job.unlabelled) for number in range(MICRO_BATCHES)]
+    count = sum(int((labels >= 0).sum()) for _, _, labels in made)
+    factor = np.inf if step in job.overflow_at else 1.0
+    engine.model.train()
+    outcomes = engine.train(
+        Passes([1] * len(made), lambda number: LossPass(*made[number])),
+        lambda number, outcome: outcome.sum() / count * factor,
+        updater.loss_scale,
+    )
+    loss = sum(outcome.item() for outcome in outcomes) / count
+    try:
+        return loss, updater.step(RATE)
+    except GradientsNotFinite as error:
+        updater.skip()
+        return loss, error.norm
+
+
+def tokens(step: int, number: int, labelled: bool = True) -> tuple[paddle.Tensor, Packing, paddle.Tensor]:
+    """Two rows of random tokens; their length and the share that has labels differ."""
+    random = np.random.default_rng((step, number))
+    shape = 2, int(random.integers(5, 20))
+    ids = random.integers(3, VOCABULARY, shape)
+    kept = random.random(shape) < random.uniform(0.1, 0.9)
+    labels = np.where(kept & labelled, random.integers(3, VOCABULARY, shape), -100)
+    packing = Packing.of(paddle.to_tensor(ids), None, None)
+    return packing.pack(paddle.to_tensor(ids)), packing, packing.pack(paddle.to_tensor(labels))
+
+
+def make_sgd(updater: Updater) -> None:
+    """Let the innermost optimizer subtract gradients."""
+    optimizer: Any = updater.optimizer
+    optimizer = getattr(optimizer, "_inner_opt", optimizer)
+
+    def append(block: Any, pair: tuple[Any, Any]) -> None:
+        parameter, gradient = pair
+        rate = float(optimizer._learning_rate) * parameter.optimize_attr["learning_rate"]
+        with paddle.no_grad():
+            paddle.assign(parameter - rate * gradient, parameter)
+
+    optimizer._append_optimize_op = append
+
+
+def whole_weights(model: CausalLM, updater: Updater) -> dict[str, paddle.Tensor]:
+    """This process's parameters by path."""
+    return {name: updater.whole(parameter) for name, parameter in model.named_parameters()}

@@ -1,0 +1,212 @@
+"""Steps where optimizer state, gradients or weights are spread over a sharding group, by Paddle Fleet.
+
+The optimizer state of every parameter, or of every equal part of one, is in one process of the group
+(Rajbhandari et al., arXiv 1910.02054): stage 1. In stage 2 the gradients are so too, in stage 3 the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+import paddle
+import paddle.distributed as distributed
+from paddle import Tensor, nn
+from paddle.base.framework import EagerParamBase
+from paddle.distributed import fleet
+from paddle.distributed.sharding import group_sharded_parallel
+
+from trainer.loop.precision import FullPrecision
+from trainer.models.base import CausalLM
+from trainer.models.passes import Pass
+from trainer.parallel.clip import SLICE_PREFIX, GlobalNormClip
+from trainer.parallel.layout import Layout
+from trainer.parallel.sharded_state import Copies, Part
+from trainer.parallel.update import Updater
+
+
+class StateUpdater(Updater):
+    """Stage 1: the state of each parameter is in one process, which changes it and gives it to the others.
+
+    Args: see `Updater`; `optimizer` may add up main gradients.
+
+    Attributes:
+        fleet_optimizer: Fleet's optimizer, which its pipelines want to see.
+    """
+
+    def __init__(
+        self,
+        model: CausalLM,
+        optimizer: Any,
+        clip: GlobalNormClip,
+        precision: FullPrecision,
+        layout: Layout,
+        copies: Copies,
+    ) -> None:
+        super().__init__(model, optimizer, clip, precision, layout, copies)
+        self.fleet_optimizer: Any = cast(Any, fleet).distributed_optimizer(optimizer)
+
+    @property
+    def _sharding(self) -> Any:
+        return self.fleet_optimizer._inner_opt
+
+    def _change_weights(self) -> None:
+        self.fleet_optimizer.step()
+
+    def _clear(self) -> None:
+        self.fleet_optimizer.clear_grad()
+
+    def _parts(self) -> Iterable[Part]:
+        mine = self._sharding._rank2params[self.layout.sharding_rank]
+        return [Part(parameter, parameter) for parameter in mine]
+
+
+class SplitUpdater(StateUpdater):
+    """Stage 1 where each process has the state of an equal part of every parameter (`split_param`).
+
+    Fleet reads gradients only from `main_grad` after the first step, so there have to be main gradients.
+    """
+
+    def _parts(self) -> Iterable[Part]:
+        sharding = self._sharding
+        sharding._collect_comm_buffers()
+        sharding._assign_slice_grad()  # also gives the slices their shapes and numbers
+        parts = []
+        for buffer in sharding._comm_buffer_list:
+            for parameter in buffer.params:
+                view = buffer._sharding_param_grad_view[parameter.name]
+                if view.has_effective_slice_param:
+                    first = view._param_begin - view._index
+                    end = min(view._param_end - view._index, parameter.size)
+                    parts.append(
+                        Part(parameter, sharding._slice_params[parameter.name], (min(first, end), end))
+                    )
+        return parts
+
+
+class GradientUpdater(Updater):
+    """Stage 2: each gradient is summed up in the process that has the state, during the backward pass."""
+
+    all_must_run = True
+
+    def __init__(
+        self,
+        model: CausalLM,
+        optimizer: Any,
+        clip: GlobalNormClip,
+        precision: FullPrecision,
+        layout: Layout,
+        copies: Copies,
+    ) -> None:
+        super().__init__(model, optimizer, clip, precision, layout, copies)
+        self._wrapped, self._fleet_optimizer, _ = group_sharded_parallel(
+            _Runner(model), optimizer, "os_g", group=layout.sharding_group, dp_group=layout.dp_group
+        )
+
+    def run(self, work: Pass) -> Tensor:
+        return self._wrapped(work)
+
+    def _change_weights(self) -> None:
+        self._fleet_optimizer.step()
+
+    def _clear(self) -> None:
+        self._fleet_optimizer.clear_grad()
+
+    def _parts(self) -> Iterable[Part]:
+        rank_of: dict[str, int] = cast(Any, self._fleet_optimizer).param2rank
+        mine = (p for p in self.trainable if rank_of[p.name] == self.layout.sharding_rank)
+        return [Part(parameter, parameter) for parameter in mine]
+
+
+class WeightUpdater(Updater):
+    """Stage 3: weights are here only while the layer that holds them runs; otherwise a slice of each.
+
+    Small parameters stay whole everywhere, with their gradients and state.
+
+    Args:
+        segment_size: parameters with more numbers than this are sliced.
+    """
+
+    all_must_run = True
+
+    def __init__(
+        self,
+        model: CausalLM,
+        optimizer: Any,
+        clip: GlobalNormClip,
+        precision: FullPrecision,
+        layout: Layout,
+        copies: Copies,
+        segment_size: int,
+    ) -> None:
+        super().__init__(model, optimizer, clip, precision, layout, copies)
+        # Fleet's asynchronous way gathers the weights of the layer that came next in the first pass, and uses
+        # what it gathered when that layer runs again: after a pass that left the layer out (without its
+        # adapter, say) and a step that would be an old weight.
+        self._wrapped, self._fleet_optimizer, _ = group_sharded_parallel(
+            _Runner(model),
+            optimizer,
+            "p_g_os",
+            group=layout.sharding_group,
+            dp_group=layout.dp_group,
+            segment_size=segment_size,
+            sync_comm=True,
+        )
+        self._sliced = [parameter for parameter in model.parameters() if hasattr(parameter, "fw_storage")]
+
+    def run(self, work: Pass) -> Tensor:
+        return self._wrapped(work)
+
+    @paddle.no_grad()
+    def whole(self, parameter: Any) -> Tensor:
+        if getattr(parameter, "status", "all") == "all":
+            return parameter
+        slices: list[Tensor] = []
+        distributed.all_gather(slices, parameter.fw_storage, group=self.layout.sharding_group)
+        return paddle.concat(slices)[: parameter.size].reshape(parameter.shape)
+
+    def _change_weights(self) -> None:
+        self._fleet_optimizer.step()
+
+    def _clear(self) -> None:
+        for parameter in self._sliced:
+            if isinstance(parameter.fw_storage, EagerParamBase):
+                parameter.fw_storage.clear_gradient(False)
+            parameter.bw_storage = None
+        for storage in self._wrapped._grad_storages.values():
+            storage.buffer.zero_()
+
+    def _parts(self) -> Iterable[Part]:
+        sliced = list(self._slices(self.trainable))
+        names = {part.parameter.name for part in sliced}
+        whole = [Part(p, p, everywhere=True) for p in self.trainable if p.name not in names]
+        return sliced + whole
+
+    def _cut(self) -> Iterable[Part]:
+        return self._slices(self._sliced)
+
+    def _slices(self, parameters: Iterable[Any]) -> Iterator[Part]:
+        for parameter in parameters:
+            if hasattr(parameter, "fw_storage"):
+                start, stop = self._wrapped._param2buffer[parameter.name][self.layout.sharding_rank]
+                span = min(start, parameter.size), min(stop, parameter.size)
+                yield Part(parameter, _named_slice(parameter), span)
+
+
+class _Runner(nn.Layer):
+    """Gives Fleet a layer to wrap whose forward pass runs a `Pass`."""
+
+    def __init__(self, model: CausalLM) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, work: Pass) -> Tensor:
+        return self.model.run(work)
+
+
+def _named_slice(parameter: Any) -> Tensor:
+    """The slice of a parameter that is here, under the name that Fleet's optimizer knows it by."""
+    slice_: Any = parameter.fw_storage
+    named = EagerParamBase(shape=slice_.shape, dtype=slice_.dtype, name=SLICE_PREFIX + parameter.name)
+    slice_._share_buffer_to(named)
+    return named
