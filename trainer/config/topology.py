@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Self, cast
 
 from trainer.config.problems import ConfigError, Problem
-from trainer.config.schema import TaskConfig, TrainingConfig
+from trainer.config.schema import DEGREES, TaskConfig, TrainingConfig
 
 Stage = Literal[0, 1, 2, 3]
 
@@ -82,6 +82,10 @@ class Topology:
         return self.world == 1
 
 
+#: Nothing is split.
+ONE_PROCESS = Topology()
+
+
 def misfit(config: TaskConfig, world_size: int) -> Problem | None:
     """Why `config` cannot run on so many devices, with the arithmetic; None when it can."""
     if not isinstance(config, TrainingConfig):
@@ -94,7 +98,7 @@ def misfit(config: TaskConfig, world_size: int) -> Problem | None:
         return None
     degrees = config.parallel_degrees()
     product = " x ".join(f"{name} {degree}" for name, degree in degrees.items())
-    have = f"{world_size} device{'s' if world_size > 1 else ''}"
+    have = _devices(world_size)
     multiple = world_size // needed * needed
     if multiple:
         relation, remedy = f"which does not divide {have}", f"{multiple} or {multiple + needed}"
@@ -102,6 +106,25 @@ def misfit(config: TaskConfig, world_size: int) -> Problem | None:
         relation, remedy = f"more than there are ({have})", f"{needed}"
     msg = f"{product} = {needed} devices, {relation}"
     return Problem((next(iter(degrees)),), msg, f"Ask for {remedy} devices, or lower the degrees.")
+
+
+def sharing_with_nobody(config: TaskConfig, topology: Topology) -> Problem | None:
+    """The warning that sharding has no effect because one device is left for it, with the arithmetic."""
+    if not isinstance(config, TrainingConfig) or not config.sharding or topology.sharding > 1:
+        return None
+    if config.sharding_parallel_degree == 1:
+        msg = f"{config.sharding} has no effect with sharding_parallel_degree 1"
+        return Problem(("sharding",), msg, "Leave one of them out.")
+    others = {name: config.parallel_degrees().get(name, 1) for name in DEGREES}
+    divided = "".join(f" / {name} {degree}" for name, degree in others.items() if degree > 1)
+    msg = f"{config.sharding} has no effect: {_devices(topology.world)}"
+    if divided:
+        msg += f"{divided} = {topology.data_ways} for sharding"
+    return Problem(("sharding",), msg, "Ask for more devices, or leave it out.")
+
+
+def _devices(count: int) -> str:
+    return f"{count} device{'s' if count > 1 else ''}"
 
 
 def _stage(words: str) -> Stage:

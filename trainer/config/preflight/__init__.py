@@ -9,7 +9,7 @@ from trainer.config.data_files import PREFERENCE_FILES
 from trainer.config.preflight.adapter import adapter_changes, check_adapter
 from trainer.config.preflight.chat_template import check_chat_template
 from trainer.config.preflight.data import check_data
-from trainer.config.preflight.hub import Part
+from trainer.config.preflight.hub import Part, shape_by_name
 from trainer.config.preflight.merge import check_merge
 from trainer.config.preflight.model import (
     MODEL,
@@ -25,7 +25,9 @@ from trainer.config.preflight.steps import check_steps
 from trainer.config.problems import Problem
 from trainer.config.reading import Reading
 from trainer.config.schema import DpoConfig, FinetuneConfig, KtoConfig, MergeConfig, RunConfig, TaskConfig
+from trainer.config.splitting import misfits
 from trainer.config.tasks import task_problem
+from trainer.config.topology import Topology, misfit, sharing_with_nobody
 
 PATHS = (
     MODEL,
@@ -37,7 +39,9 @@ PATHS = (
 )
 
 
-def check_job(config: TaskConfig, roots: Roots | None, base: Path | None = None) -> Checked:
+def check_job(
+    config: TaskConfig, roots: Roots | None, base: Path | None = None, world_size: int | None = None
+) -> Checked:
     """Check everything that `config` refers to. Never raises for what a user may have sent.
 
     Args:
@@ -47,13 +51,21 @@ def check_job(config: TaskConfig, roots: Roots | None, base: Path | None = None)
             not checked.
         base: the folder of the job (its workspace); without `roots` it defaults to the current folder. With
             roots and without base, output_dir stays relative.
+        world_size: how many devices there are for it; None: as few as its parallel degrees need.
     """
-    if isinstance(config, MergeConfig):
-        return check_merge(config, roots, base)
-    if not isinstance(config, RunConfig):
+    too_few_or_many = misfit(config, config.world_size() if world_size is None else world_size)
+    if too_few_or_many:
+        world_size = None
+    if isinstance(config, RunConfig):
+        checked = _Check(config, roots, base, Topology.of(config, world_size)).run()
+    elif isinstance(config, MergeConfig):
+        checked = check_merge(config, roots, base)
+    else:
         problem = task_problem(config.task)
-        return Checked(config, (problem,) if problem else ())
-    return _Check(config, roots, base).run()
+        checked = Checked(config, (problem,) if problem else ())
+    if too_few_or_many:
+        return replace(checked, problems=(too_few_or_many, *checked.problems))
+    return checked
 
 
 def path_problems(reading: Reading, roots: Roots | None, base: Path | None = None) -> list[Problem]:
@@ -75,11 +87,14 @@ class _Check(Places):
 
     config: RunConfig
 
-    def __init__(self, config: RunConfig, roots: Roots | None, base: Path | None) -> None:
+    def __init__(self, config: RunConfig, roots: Roots | None, base: Path | None, topology: Topology) -> None:
         super().__init__(config, roots, base)
+        self.topology = topology
         self.inside_tokenizer: Finder | None = None
 
     def run(self) -> Checked:
+        if warning := sharing_with_nobody(self.config, self.topology):
+            self.warnings.append(warning)
         models, data = self.models, Finder("data", self.roots.data if self.roots else None, self.base)
         self._adapters(models)
         self._model(models)
@@ -123,6 +138,10 @@ class _Check(Places):
             self.problems.append(Problem((name,), msg, hint))
             return
         field = "lora_path" if isinstance(settings, LoraSettings) else "prefix_path"
+        if field == "prefix_path" and self.topology.pipeline > 1:
+            msg = f"{folder} is a prefix, and pipeline_parallel_degree is {self.topology.pipeline}"
+            self.problems.append(Problem((name,), msg, "Set pipeline_parallel_degree to 1."))
+            return
         own = has_tokenizer(folder) and self.config.tokenizer_name_or_path == self.config.model_name_or_path
         update = {name: settings.base, field: str(folder)}
         update["tokenizer_name_or_path"] = str(folder) if own else settings.base
@@ -134,10 +153,12 @@ class _Check(Places):
         given = config.model_name_or_path
         folder, inside = self.hub_folder(finder, "model_name_or_path", given, Part.MODEL)
         if folder:
-            problems, warnings, statistics = check_model(folder, inside, config)
+            problems, warnings, statistics = check_model(folder, inside, config, self.topology)
             self.problems += problems
             self.warnings += warnings
             self.statistics["model"] = statistics
+        elif shape := shape_by_name(given):
+            self.problems += misfits(shape, self.topology)
         tokenizer = config.tokenizer_name_or_path or given
         if tokenizer != given:
             folder, inside = self.hub_folder(finder, "tokenizer_name_or_path", tokenizer, Part.TOKENIZER)
@@ -180,7 +201,6 @@ class _Check(Places):
         found = check_preference_data(finder, config)
         self.problems += found.problems
         self.warnings += found.warnings
-        self.warnings += found.warnings
         self.statistics |= found.statistics
         self.changes |= found.changes
         if config.do_train and config.max_steps > 0:
@@ -196,7 +216,9 @@ class _Check(Places):
         if "train" not in splits or not config.do_train or problems:
             return
         if not (config.zero_padding or config.lazy):
-            problems, warnings, steps = check_steps(config, splits["train"]["examples"])
+            problems, warnings, steps = check_steps(
+                config, splits["train"]["examples"], self.topology.data_ways
+            )
             self.problems += problems
             self.warnings += warnings
             self.statistics["optimizer_steps"] = steps

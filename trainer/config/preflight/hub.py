@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 
 from trainer.config.known_models import KNOWN_MODELS
+from trainer.config.splitting import Shape
 
 # An owner and a name, and perhaps the branch, tag or commit that is meant; never a path, never a reference.
 _NAME = re.compile(
@@ -62,6 +63,13 @@ class HubName:
 
     def __str__(self) -> str:
         return f"{self.repository}@{self.revision}" if self.revision else self.repository
+
+
+def shape_by_name(text: str) -> Shape | None:
+    """The shape of a model of the built-in table, which is known before it is fetched."""
+    name = HubName.parse(text)
+    known = KNOWN_MODELS.get(name.repository) if name else None
+    return Shape.of({"model_type": known.model_type, **known.sizes}) if known else None
 
 
 def cache_folder() -> Path:

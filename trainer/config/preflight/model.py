@@ -16,6 +16,8 @@ from trainer.config.preflight.paths import Finder
 from trainer.config.preflight.weights import Weights, read_weights
 from trainer.config.problems import Problem
 from trainer.config.schema import FinetuneConfig, RunConfig
+from trainer.config.splitting import Shape, misfits
+from trainer.config.topology import ONE_PROCESS, Topology
 from trainer.config.values import show
 
 MODEL = "model_name_or_path"
@@ -47,11 +49,12 @@ VOCABULARY = ("vocab_size",)
 
 
 def check_model(
-    folder: Path, finder: Finder, config: RunConfig | None
+    folder: Path, finder: Finder, config: RunConfig | None, topology: Topology = ONE_PROCESS
 ) -> tuple[list[Problem], list[Problem], dict[str, Any]]:
     """Problems, warnings and statistics (`model_type`, `tensors`, `bytes`) of a model folder.
 
-    Warnings are about training as `config` says; None: the model is not trained.
+    Warnings are about training as `config` says; None: the model is not trained. `topology` says how it is
+    split.
     """
     problems: list[Problem] = []
     warnings: list[Problem] = []
@@ -62,6 +65,8 @@ def check_model(
         content = json_object(plain_file(folder, CONFIG_FILE, finder))
         statistics["model_type"] = _model_type(content)
         warnings += _doubts(content, config) if config else ()
+        if shape := Shape.of(content):
+            problems += misfits(shape, topology)
     except (FolderError, OSError) as error:
         problems.append(problem_of((MODEL, CONFIG_FILE), error))
     try:

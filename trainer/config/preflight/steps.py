@@ -1,6 +1,8 @@
 """How many optimizer steps the data makes, and what that means for warmup, evaluation and checkpoints.
 
-The last step of a training is always evaluated and saved when there is a strategy.
+A step takes `gradient_accumulation_steps` micro-batches for each of the `data_ways` processes (or groups of
+them) that have data of their own. The last step of a training is always evaluated and saved when there is a
+strategy.
 """
 
 import math
@@ -10,28 +12,44 @@ from trainer.config.problems import Problem
 from trainer.config.schema import RunConfig
 
 
-def steps_per_epoch(config: RunConfig, examples: int) -> int:
+def steps_per_epoch(config: RunConfig, examples: int, data_ways: int = 1) -> int:
     """Optimizer steps of one epoch; micro-batches left at its end make a step of their own."""
+    return math.ceil(_micro_batches(config, examples) / (config.gradient_accumulation_steps * data_ways))
+
+
+def _micro_batches(config: RunConfig, examples: int) -> int:
+    """Micro-batches of one epoch."""
     batch = config.per_device_train_batch_size
-    batches = examples // batch if config.dataloader_drop_last else math.ceil(examples / batch)
-    return math.ceil(batches / config.gradient_accumulation_steps)
+    return examples // batch if config.dataloader_drop_last else math.ceil(examples / batch)
 
 
-def check_steps(config: RunConfig, examples: int) -> tuple[list[Problem], list[Problem], int]:
+def check_steps(
+    config: RunConfig, examples: int, data_ways: int = 1
+) -> tuple[list[Problem], list[Problem], int]:
     """Problems, warnings and the number of optimizer steps of the whole training.
 
     Args:
         examples: how many there are in an epoch; with zero_padding, how many packs of them.
     """
-    epoch = steps_per_epoch(config, examples)
+    epoch = steps_per_epoch(config, examples, data_ways)
     if epoch == 0:
         msg = f"true with {examples} examples and per_device_train_batch_size "
         msg += f"{config.per_device_train_batch_size}: every batch is dropped"
         return [Problem(("dataloader_drop_last",), msg, "Set it to false or use smaller batches.")], [], 0
+    warnings = list(_idle(config, _micro_batches(config, examples), data_ways))
     if config.max_steps > 0:
-        return [], [], config.max_steps
+        return [], warnings, config.max_steps
     total = max(1, int(epoch * config.num_train_epochs))
-    return [], list(_warnings(config, total)), total
+    return [], [*warnings, *_warnings(config, total)], total
+
+
+def _idle(config: RunConfig, micro_batches: int, data_ways: int) -> Iterator[Problem]:
+    if micro_batches < data_ways:
+        batch = config.per_device_train_batch_size
+        msg = f"the training data make {micro_batches} batches of {batch}, for {data_ways} devices with data"
+        msg += f" of their own: {data_ways - micro_batches} of them have nothing to do"
+        hint = "Use a smaller per_device_train_batch_size, or fewer devices."
+        yield Problem(("per_device_train_batch_size",), msg, hint)
 
 
 def _warnings(config: RunConfig, total: int) -> Iterator[Problem]:
