@@ -13,8 +13,11 @@ from trainer.models.base import CausalLM
 from trainer.models.passes import Pass, Passes
 from trainer.parallel.communication import broadcast_from_last_stage, sum_over_data
 from trainer.parallel.layout import Layout
-from trainer.parallel.pipeline_layers import Work, pipeline_layer
+from trainer.parallel.pipeline_layers import Work, pipeline_layer, shared_weights
 from trainer.parallel.pipeline_schedule import Schedule
+
+_FULL_PIPELINES = 4
+"""With so many passes for each process of a pipeline, it waits for a fifth of the time at most."""
 
 
 class PipelineEngine:
@@ -27,6 +30,10 @@ class PipelineEngine:
         model: the stages of this process, as `stages_of` says.
         layout: the place of this process.
         autocast: makes the context in which the model runs.
+
+    Attributes:
+        tied: Paddle's name of the parameter that is trained in the first and in the last process of the
+            pipeline, where there is one and it is here. Its gradient in both is the sum over both.
     """
 
     def __init__(
@@ -36,9 +43,18 @@ class PipelineEngine:
         autocast: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.model = model
+        topology = layout.topology
+        self.at_once = topology.data_ways * topology.pipeline * _FULL_PIPELINES
         self._layout = layout
+        self._autocast = autocast
         self._work = Work(model, autocast)
-        self._schedule = Schedule(pipeline_layer(self._work, layout), layout)
+        layer = pipeline_layer(self._work, layout)
+        self.tied = frozenset(weight.name for weight in shared_weights(layer))
+        self._schedule = Schedule(layer, layout)
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """See `Engine`."""
+        return self._autocast()
 
     def outcomes(self, passes: Passes) -> list[Tensor]:
         """See `Engine`."""
@@ -60,7 +76,7 @@ class PipelineEngine:
         outcomes: dict[int, Tensor] = {}
 
         def finish(turn: int, hidden: Tensor) -> Tensor:
-            with self._work.autocast():
+            with self._autocast():
                 outcome = self._work.passes[turn].finish(self.model.lm_head, hidden)
             if turn >= len(numbers):
                 return outcome.sum() * 0.0

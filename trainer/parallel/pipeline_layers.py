@@ -158,3 +158,8 @@ def pipeline_layer(work: Work, layout: Layout) -> PipelineLayer:
             seg_method=f"layer:^{Chunk.__name__}$",
             num_virtual_pipeline_stages=topology.virtual,
         )
+
+
+def shared_weights(layer: PipelineLayer) -> list[Tensor]:
+    """The parameters here that another process of the pipeline has too; their gradients are added up."""
+    return [tied.weight for tied in layer.shared_layers.values() if tied.weight is not None]

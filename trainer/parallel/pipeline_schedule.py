@@ -28,9 +28,11 @@ class Schedule:
     """
 
     def __init__(self, layer: PipelineLayer, layout: Layout) -> None:
-        self._layer = layer
         self._layout = layout
-        self._runners: dict[type[PipelineParallel], Any] = {}
+        kinds: tuple[type[PipelineParallel], ...] = (PipelineParallel,)
+        if layout.topology.virtual > 1:
+            kinds = (PipelineParallelWithInterleaveFthenB, PipelineParallelWithInterleave)
+        self._runners: list[Any] = [kind(layer, layout.hcg, strategy=_strategy(layout)) for kind in kinds]
 
     def passes(self, wanted: int) -> int:
         """How many passes have to be run for so many to be done."""
@@ -52,21 +54,10 @@ class Schedule:
         runner._p2p_helper.clear_meta_cache()
 
     def _runner(self, passes: int) -> Any:
-        kind = self._kind(passes)
-        if kind not in self._runners:
-            self._runners[kind] = kind(self._layer, self._layout.hcg, strategy=_strategy(self._layout))
-        runner = self._runners[kind]
+        runner = self._runners[-1 if passes >= 2 * self._layout.topology.pipeline else 0]
         runner.accumulate_steps = passes
         runner._init_user_hooks()
         return runner
-
-    def _kind(self, passes: int) -> type[PipelineParallel]:
-        topology = self._layout.topology
-        if topology.virtual == 1:
-            return PipelineParallel
-        if passes < 2 * topology.pipeline:
-            return PipelineParallelWithInterleaveFthenB
-        return PipelineParallelWithInterleave
 
 
 def _strategy(layout: Layout) -> Any:

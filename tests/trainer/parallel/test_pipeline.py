@@ -14,9 +14,12 @@ import pytest
 from paddle import Tensor
 
 from tests.ranks import run_ranks
+from trainer.config.adapters import LoraSettings
 from trainer.config.topology import Topology
 from trainer.loop.engine import SingleEngine
 from trainer.models.base import CausalLM
+from trainer.models.bloom.configuration import BloomConfig
+from trainer.models.bloom.modeling import Bloom
 from trainer.models.gemma.configuration import GemmaConfig
 from trainer.models.gemma.modeling import Gemma
 from trainer.models.passes import LogProbabilityPass, LossPass, MetricsPass, Pass, Passes
@@ -25,6 +28,7 @@ from trainer.ops.packing import Packing
 from trainer.parallel.layout import start
 from trainer.parallel.pipeline import PipelineEngine
 from trainer.parallel.pipeline_stages import stages_of
+from trainer.peft.lora.adapter import add_lora
 
 VOCABULARY = 48
 
@@ -33,32 +37,43 @@ VOCABULARY = 48
 class Case:
     """A model, and the lengths of the documents of each micro-batch of each step."""
 
+    family: str = "gemma"
     layers: int = 4
     tied: bool = True
     frozen: tuple[str, ...] = ()
+    lora: bool = False
     steps: tuple[tuple[tuple[int, ...], ...], ...] = (((5, 3), (9,), (4, 2, 1), (7,)),)
 
 
-def config_of(case: Case) -> GemmaConfig:
-    return GemmaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        intermediate_size=24,
+def empty_model(case: Case, placement: Placement) -> CausalLM:
+    """A model of a case, without its weights."""
+    sizes: dict[str, Any] = {"hidden_size": 16, "num_attention_heads": 4, "vocab_size": VOCABULARY}
+    if case.family == "bloom":
+        config = BloomConfig(num_hidden_layers=case.layers, tie_word_embeddings=case.tied, **sizes)
+        return Bloom(config, placement)
+    config = GemmaConfig(
         num_hidden_layers=case.layers,
-        num_attention_heads=4,
+        tie_word_embeddings=case.tied,
+        intermediate_size=24,
         num_key_value_heads=2,
         head_dim=4,
-        tie_word_embeddings=case.tied,
+        **sizes,
     )
+    return Gemma(config, placement)
 
 
 def model_of(case: Case, placement: Placement = WHOLE, salt: str = "") -> CausalLM:
     """A model whose weights depend on their names alone, wherever they are."""
-    model = Gemma(config_of(case), placement)
-    for name, weight in model.parameter_names().items():
+    model = empty_model(case, placement)
+    weights = dict(model.parameter_names())
+    if case.lora:
+        add_lora(model, LoraSettings(2, 4), seed=1)
+        weights |= model.trained_weights()
+    for name, weight in weights.items():
         random = np.random.default_rng(zlib.crc32(f"{salt}{name}".encode()))
-        values = random.normal(0.0, 0.2, weight.disk_shape).astype(np.float32)
-        weight.parameter.set_value(values.T if weight.transposed else values)
+        values = paddle.to_tensor(random.normal(0.0, 0.2, weight.disk_shape).astype(np.float32))
+        weight.put(values, weight.parameter)
+    for name, weight in model.trained_weights().items():
         weight.parameter.stop_gradient = any(part in name for part in case.frozen)
     return model
 
@@ -102,7 +117,7 @@ def share(number: int, outcome: Tensor) -> Tensor:
 def gradients_of(model: CausalLM) -> dict[str, np.ndarray]:
     return {
         name: weight.turned(weight.parameter.grad).numpy()
-        for name, weight in model.parameter_names().items()
+        for name, weight in model.trained_weights().items()
         if weight.parameter.grad is not None
     }
 
@@ -165,7 +180,7 @@ def test_pipelines_give_the_outcomes_and_gradients_of_one_process(pipeline: int)
 
 
 def test_chunks_in_turn_give_the_same() -> None:
-    steps = tuple(tuple((3 + number % 3, 2) for number in range(count)) for count in (8, 9, 4, 3, 5))
+    steps = tuple(tuple((3 + number % 3, 2) for number in range(count)) for count in (9, 3, 5))
     compare(Topology(pipeline=4, virtual=2), Case(layers=8, steps=steps))
 
 
@@ -188,6 +203,41 @@ def test_a_head_of_its_own_is_trained_in_the_last_process() -> None:
 )
 def test_frozen_parameters_may_be_anywhere(frozen: tuple[str, ...]) -> None:
     compare(Topology(pipeline=2), Case(frozen=frozen))
+
+
+def test_an_adapter_is_trained_on_frozen_layers() -> None:
+    compare(Topology(pipeline=2), Case(lora=True))
+
+
+def test_the_other_family_gives_the_same() -> None:
+    compare(Topology(pipeline=2), Case(family="bloom"))
+
+
+def with_another_model(topology: Topology, case: Case) -> list[list[float]]:
+    """Runs in each process: the outcomes of two pipelines, taken in turn."""
+    layout = start(topology, 0)
+    placement = Placement(stages=stages_of(topology, layout.pipeline_rank, case.layers))
+    trained = PipelineEngine(model_of(case, placement), layout)
+    reference = PipelineEngine(model_of(case, placement, salt="reference"), layout)
+    step = case.steps[0]
+    calls = [
+        reference.outcomes(passes_of(step, LogProbabilityPass)),
+        trained.train(passes_of(step, LogProbabilityPass), share),
+        reference.outcomes(passes_of(step, LogProbabilityPass)),
+        trained.outcomes(passes_of(step, LogProbabilityPass)),
+    ]
+    return [[float(value) for outcome in call for value in outcome] for call in calls]
+
+
+def test_a_second_model_may_run_beside_the_trained_one() -> None:
+    case, topology = Case(), Topology(pipeline=2)
+    passes = passes_of(case.steps[0], LogProbabilityPass)
+    expected = [
+        [float(value) for work in passes for value in model.run(work)]
+        for model in (model_of(case, salt="reference"), model_of(case))
+    ]
+    for found in run_ranks(topology.world, with_another_model, topology, case):
+        assert found == [pytest.approx(expected[number], rel=1e-5) for number in (0, 1, 0, 1)]
 
 
 def test_several_pipelines_share_the_micro_batches_out() -> None:
