@@ -11,13 +11,19 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from trainer.files import write_json
 
 MANIFEST = "manifest.json"
+#: The name that the final model has while it is written.
+FINAL = "final"
+#: Entries of the manifest, by path below the directory.
+Checksums = Mapping[str, Mapping[str, Any]]
+
 _PARTIAL = ".partial"
 _REMOVED = ".removed"
 _REPLACED = ".replaced"
@@ -29,22 +35,36 @@ def whole_directory(target: Path) -> Iterator[Path]:
 
     A `target` that exists is replaced. When the block raises, nothing is left behind.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.parent / f".{target.name}{_PARTIAL}"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
+    partial = partial_name(target)
+    begin_directory(partial)
     try:
         yield partial
         write_manifest(partial)
         sync_tree(partial)
-        replaced = _aside(target, _REPLACED) if target.exists() else None
-        partial.rename(target)
-        _sync(target.parent)
-        if replaced:
-            shutil.rmtree(replaced)
+        put_in_place(partial, target)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def partial_name(target: Path) -> Path:
+    """The hidden name under which `target` is filled."""
+    return target.parent / f".{target.name}{_PARTIAL}"
+
+
+def begin_directory(partial: Path) -> None:
+    """Make an empty directory to fill; what an interrupted write left there is removed."""
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+
+
+def put_in_place(partial: Path, target: Path) -> None:
+    """Give a filled and synced directory its final name, also when another one has it."""
+    replaced = _aside(target, _REPLACED) if target.exists() else None
+    partial.rename(target)
+    sync(target.parent)
+    if replaced:
+        shutil.rmtree(replaced)
 
 
 def remove_directory(target: Path) -> None:
@@ -53,7 +73,7 @@ def remove_directory(target: Path) -> None:
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Delete what interrupted writes left in `parent`: of checkpoint directories, and of single files.
+    """Delete what interrupted writes left in `parent`: of checkpoints, of the final model, of single files.
 
     A checkpoint that was about to be replaced, by one that did not come to bear its name, is put back.
     """
@@ -63,21 +83,31 @@ def remove_leftovers(parent: Path) -> None:
             shutil.rmtree(replaced, ignore_errors=True)
         else:
             replaced.rename(target)
-    for suffix in (_PARTIAL, _REMOVED):
-        for leftover in parent.glob(f".checkpoint-*{suffix}"):
+    for pattern in (f".checkpoint-*{_PARTIAL}", f".checkpoint-*{_REMOVED}", f".{FINAL}*{_PARTIAL}"):
+        for leftover in parent.glob(pattern):
             shutil.rmtree(leftover, ignore_errors=True)
     for leftover in parent.glob(".*.tmp"):
         leftover.unlink(missing_ok=True)
 
 
-def write_manifest(directory: Path) -> None:
-    """Write ``manifest.json``: ``{"files": {relative path: {"bytes", "sha256"}}}``."""
-    files = {
-        path.relative_to(directory).as_posix(): {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+def write_manifest(directory: Path, known: Checksums | None = None) -> None:
+    """Write ``manifest.json``: ``{"files": {relative path: {"bytes", "sha256"}}}``.
+
+    Args:
+        known: entries of files whose checksums were computed already.
+    """
+    names = (
+        path.relative_to(directory).as_posix()
         for path in sorted(directory.rglob("*"))
         if path.is_file() and path.name != MANIFEST
-    }
+    )
+    files = {name: (known or {}).get(name) or checksum(directory / name) for name in names}
     write_json(directory / MANIFEST, {"files": files})
+
+
+def checksum(path: Path) -> dict[str, Any]:
+    """A file's entry in the manifest."""
+    return {"bytes": path.stat().st_size, "sha256": _sha256(path)}
 
 
 def damage(directory: Path, *, contents: bool = True) -> str | None:
@@ -126,11 +156,12 @@ def _inside(name: str) -> str:
 def sync_tree(directory: Path) -> None:
     """Flush every file and folder below `directory`, and itself, to the disk."""
     for path in directory.rglob("*"):
-        _sync(path)
-    _sync(directory)
+        sync(path)
+    sync(directory)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Flush a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,0 +1,90 @@
+"""One save, as each process carries it out; it may run in a thread.
+
+The main process makes the directory and its files at full size. Then every process writes its rectangles and
+syncs them, then computes checksums of its share of the files, and the main process publishes the directory.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainer.checkpoint.directory import begin_directory, checksum
+from trainer.checkpoint.marks import Marks, SaveError
+from trainer.checkpoint.plan import Plan
+from trainer.checkpoint.ranks import Ranks
+from trainer.checkpoint.snapshot import Copied
+from trainer.checkpoint.target import Target
+from trainer.checkpoint.tensor_files import make_files, write_pieces
+
+_READY, _WRITTEN, _CHECKED, _COMPLETE = "ready", "written", "checked", "complete"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one process has to do for a save.
+
+    Attributes:
+        ranks: this process's place.
+        marks: of this save.
+        target: where it goes.
+        plan: the same in every process.
+        pieces: what this process writes.
+        others: write the other files, in the main process.
+    """
+
+    ranks: Ranks
+    marks: Marks
+    target: Target
+    plan: Plan
+    pieces: Iterable[Copied]
+    others: Iterable[Callable[[Path], None]]
+
+    def run(self) -> None:
+        """Do it; when this returns, what was saved is in its place and on the disk, in every process.
+
+        Raises:
+            SaveError: another process failed.
+            Exception: this one did. Nothing is left of the directory.
+        """
+        try:
+            self._run()
+        except BaseException as error:
+            if self.ranks.is_main:
+                # First, because the mark needs room on the disk.
+                shutil.rmtree(self.target.partial, ignore_errors=True)
+            if not isinstance(error, SaveError):
+                self.marks.fail(f"{error}" or type(error).__name__)
+            raise
+
+    def _run(self) -> None:
+        partial, everybody = self.target.partial, range(self.ranks.size)
+        if self.ranks.is_main:
+            begin_directory(partial)
+            make_files(partial, self.plan)
+            self.marks.tell(_READY)
+        self._wait(_READY, [0])
+        write_pieces(partial, self.pieces)
+        if self.ranks.is_main:
+            for write in self.others:
+                write(partial)
+        self.marks.tell(_WRITTEN)
+        self._wait(_WRITTEN, everybody)
+        self.marks.tell(_CHECKED, self._checksums())
+        if self.ranks.is_main:
+            told = self._wait(_CHECKED, everybody)
+            self.target.publish({name: entry for part in told for name, entry in part.items()})
+            self.marks.tell(_COMPLETE)
+        self._wait(_COMPLETE, [0])
+
+    def _checksums(self) -> dict[str, Any]:
+        if not self.target.has_manifest:
+            return {}
+        mine = [file.path for file in self.plan.files if file.reader == self.ranks.rank]
+        return {path: checksum(self.target.partial / path) for path in mine}
+
+    def _wait(self, stage: str, ranks: Iterable[int]) -> list[dict[str, Any]]:
+        return self.marks.wait(stage, ranks, self.target.path)
