@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from itertools import accumulate, pairwise
 
-from trainer.config.problems import ConfigError, Problem
+from trainer.config.problems import ConfigError
+from trainer.config.splitting import too_few_layers
 from trainer.config.topology import Topology
 
 
@@ -37,19 +38,3 @@ def stages_of(topology: Topology, pipeline_rank: int, layers: int) -> frozenset[
     """The numbers of the stages that a process of the pipeline holds; raises as `chunks_of`."""
     chunks = chunks_of(topology, layers)[pipeline_rank :: topology.pipeline]
     return frozenset(stage for chunk in chunks for stage in chunk)
-
-
-def too_few_layers(topology: Topology, layers: int) -> Problem | None:
-    """Why a model with so many layers cannot be cut up; None when it can."""
-    count = topology.pipeline * topology.virtual
-    if layers >= count:
-        return None
-    field = f"pipeline_parallel_degree {topology.pipeline}"
-    if topology.virtual > 1:
-        field += f" x virtual_pp_degree {topology.virtual} = {count}"
-    remedy = "pipeline_parallel_degree or virtual_pp_degree" if topology.virtual > 1 else "it"
-    return Problem(
-        ("pipeline_parallel_degree",),
-        f"{field} parts of a model that has {layers} layers, expected at most one part for each layer",
-        f"Lower {remedy}.",
-    )
