@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import paddle
 from paddle import Tensor
 from paddle.base import core
 from paddle.distributed.communication import group as paddle_groups
@@ -81,6 +82,8 @@ def _part_in_place(tensor: Tensor, parts: int, index: int) -> Tensor:
     Shape and memory are set by hand, because a reshaped tensor is a copy where Paddle makes no strided views.
     """
     size = tensor.size // parts
-    flat: Any = tensor.detach()
+    whole: Any = tensor
+    flat: Any = paddle.empty([0], dtype=tensor.dtype)
+    whole._share_buffer_to(flat)
     flat.get_tensor()._set_dims([tensor.size])
     return flat._slice(index * size, (index + 1) * size)
