@@ -28,12 +28,11 @@ class _Overlay:
 
 
 def accept_cpu() -> None:
-    """Make pipelines, sharding, fused buffers, tensor parallelism and recomputation accept the CPU."""
+    """Make pipelines, sharding, fused buffers and recomputation accept the CPU."""
     environment: Any = distributed.ParallelEnv
     environment._device_id = 0  # PipelineLayer reads it
     _accept_in_sharding()
     _accept_in_fused_buffers()
-    _accept_in_tensor_parallel()
     _accept_in_recompute()
 
 
@@ -74,20 +73,6 @@ def _accept_in_fused_buffers() -> None:
 
     tensor_fusion_helper.alignment["cpu"] = _ALIGNMENT_BYTES
     tensor_fusion_helper.__dict__["__current_device_type__"] = "cpu"
-
-
-def _accept_in_tensor_parallel() -> None:
-    """`TensorParallel` broadcasts its inputs, if told to, and asks for a GPU before."""
-    from paddle.distributed.fleet.meta_parallel import tensor_parallel
-    from paddle.distributed.fleet.utils import hybrid_parallel_util
-
-    def broadcast_input_data(hcg: Any, *inputs: Any, **named: Any) -> tuple[Any, Any]:
-        for data in (inputs, named):
-            hybrid_parallel_util._broadcast_nested_data(hcg, "cpu", core.CPUPlace(), data)
-        return inputs, named
-
-    module: Any = tensor_parallel
-    module.broadcast_input_data = broadcast_input_data
 
 
 def _accept_in_recompute() -> None:
