@@ -35,15 +35,13 @@ from trainer.config.schema import DpoConfig  # noqa: E402
 from trainer.data.preference import PreferenceExample, Response  # noqa: E402
 from trainer.data.preference_batches import PreferenceCollator  # noqa: E402
 from trainer.loop.engine import ShareOfLoss, SingleEngine  # noqa: E402
-from trainer.loop.optimizer import build_optimizer  # noqa: E402
-from trainer.loop.precision import FullPrecision  # noqa: E402
 from trainer.loop.preference import Pairs  # noqa: E402
 from trainer.loop.step import train_step  # noqa: E402
-from trainer.loop.update import SingleUpdate  # noqa: E402
 from trainer.models.base import CausalLM  # noqa: E402
 from trainer.models.directory import new_model  # noqa: E402
 from trainer.models.gemma.configuration import GemmaConfig  # noqa: E402
 from trainer.models.passes import Passes  # noqa: E402
+from trainer.parallel.update_choice import make_updater  # noqa: E402
 
 #: With an eighth of the published vocabulary, so that a run takes less than a minute.
 MODEL = GemmaConfig(
@@ -125,7 +123,7 @@ def measure(form: str, examples: Sequence[PreferenceExample]) -> dict[str, float
     config = DpoConfig(model_name_or_path="fresh", output_dir="none", reference_free=True)
     model = new_model(MODEL)
     model.train()
-    optimizer = build_optimizer(model.parameters(), config)
+    update = make_updater(model, config)
     engine = SingleEngine(model) if form == "shared" else PlainEngine(model, examples)
     batch = PreferenceCollator(pad_id=0, side="right")(examples)
     before = memory("VmRSS")
@@ -133,7 +131,7 @@ def measure(form: str, examples: Sequence[PreferenceExample]) -> dict[str, float
     began = time.perf_counter()
     result = train_step(
         engine,
-        SingleUpdate(model, optimizer, FullPrecision(), MAX_GRAD_NORM),
+        update,
         Pairs(config, None),
         [batch],
         step=1,

@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer import load_model
 from trainer.config import FinetuneConfig
 from trainer.config.adapters import LoraSettings, is_adapter, read_adapter_settings
 from trainer.config.preflight.hub import name_of_cached
 from trainer.config.problems import ConfigError, Problem
+from trainer.models.directory import Place, load_model
+from trainer.models.placement import WHOLE
 from trainer.peft.lora.adapter import LoraAdapter, add_lora, load_lora, target_paths
 from trainer.peft.prefix.adapter import add_prefix, load_prefix
 
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def starting_model(config: RunConfig, start: Checkpoint | None) -> CausalLM:
+def starting_model(
+    config: RunConfig, start: Checkpoint | None, place: Place = lambda config: WHOLE
+) -> CausalLM:
     """The model with the weights to begin with, in evaluation mode.
 
     Args:
         config: its paths are absolute, or relative to the working directory.
         start: the checkpoint to go on from; None: `lora_path`, `prefix_path`, or the model as it is.
+        place: which part of it is here.
 
     Raises:
         ConfigError: the checkpoint is of another kind of training than the config asks for.
@@ -39,8 +43,9 @@ def starting_model(config: RunConfig, start: Checkpoint | None) -> CausalLM:
         _check_kind(config, start.path)
     prefix = _prefix_arguments(config)
     if not config.lora and prefix is None:
-        return load_model(start.path if start else config.model_name_or_path, options=model_options(config))
-    model = load_model(config.model_name_or_path, options=model_options(config))
+        path = start.path if start else Path(config.model_name_or_path)
+        return load_model(path, options=model_options(config), place=place)
+    model = load_model(Path(config.model_name_or_path), options=model_options(config), place=place)
     base = name_of_cached(Path(config.model_name_or_path)) or config.model_name_or_path
     if prefix is None:
         saved = start.path if start else config.lora_path

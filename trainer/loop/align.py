@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainer import load_model, load_tokenizer
+from trainer import load_tokenizer
 from trainer.checkpoint.find import Checkpoint
 from trainer.config.data_files import PREFERENCE_FILES
 from trainer.config.preference_records import PreferenceRecord
@@ -25,8 +25,9 @@ from trainer.data.preference_rows import StreamedPreferences, packed_split
 from trainer.data.rows import MemoryRows, TrainingRows
 from trainer.events import EventWriter
 from trainer.loop.adapters import model_options
-from trainer.loop.engine import Engine, SingleEngine
+from trainer.loop.engine import Engine
 from trainer.loop.evaluation import Evaluation
+from trainer.loop.layouts import make_engine, placement
 from trainer.loop.objective import Objective
 from trainer.loop.precision import Precision, make_precision
 from trainer.loop.preference import Following, Judged, Pairs
@@ -35,7 +36,8 @@ from trainer.loop.reference import REFERENCE_FOLDER, AdapterOff, FrozenModel, Re
 from trainer.loop.reference_cache import known_reference, model_fingerprint
 from trainer.loop.setup import Material, StopQuestion, pad_token
 from trainer.loop.task import absolute_output, run_training
-from trainer.models.base import CausalLM
+from trainer.models.directory import load_model
+from trainer.parallel.layout import Layout
 from trainer.preference.dpo import needs_reference
 
 #: The metrics of kto that need responses judged so: desirable, or not.
@@ -111,16 +113,21 @@ class _Alignment:
         return read_preference_records(Path(getattr(self._config, field)), self._config.task, field)
 
     def prepare(
-        self, engine: Engine, material: Material, precision: Precision, start: Checkpoint | None
+        self,
+        engine: Engine,
+        layout: Layout,
+        material: Material,
+        precision: Precision,
+        start: Checkpoint | None,
     ) -> tuple[Objective, Evaluation | None]:
         """The objective with its reference, and the evaluation of the same objective."""
         config = self._config
         objective: Pairs | Judged
         if isinstance(config, DpoConfig):
-            reference = self._reference(engine, precision, start) if needs_reference(config) else None
+            reference = self._reference(engine, layout, precision, start) if needs_reference(config) else None
             objective = Pairs(config, reference)
         else:
-            reference = self._reference(engine, precision, start)
+            reference = self._reference(engine, layout, precision, start)
             objective = Judged(config, reference)
         dev = None
         if "dev" in self._rows:
@@ -130,30 +137,34 @@ class _Alignment:
             return Following(objective, reference, every), dev
         return objective, dev
 
-    def _reference(self, engine: Engine, precision: Precision, start: Checkpoint | None) -> Reference:
+    def _reference(
+        self, engine: Engine, layout: Layout, precision: Precision, start: Checkpoint | None
+    ) -> Reference:
         config = self._config
         if config.lora:
             return AdapterOff(engine)
         low = precision.dtype if precision.level == "O2" else "float32"
-        load = partial(load_model, config.model_name_or_path, low, model_options(config))
+
+        def load(path: Path) -> Engine:
+            place = partial(placement, layout)
+            model = load_model(path, low, model_options(config), place)
+            return make_engine(model, layout, make_precision(precision, config).autocast)
+
+        model = Path(config.model_name_or_path)
         if config.precompute_ref_log_probs:
             fresh = start is None and low == "float32"
             return known_reference(
                 Path(config.output_dir),
-                f"{self._fingerprint}{precision}; {model_fingerprint(Path(config.model_name_or_path))}",
+                f"{self._fingerprint}{precision}; {model_fingerprint(model)}",
                 self._batches(),
-                (lambda: engine) if fresh else (lambda: self._engine(load(), precision)),
+                (lambda: engine) if fresh else (lambda: load(model)),
+                layout,
             )
         if start is not None and _update_steps(config):
             followed = start.path / REFERENCE_FOLDER
             if followed.is_dir():
-                model = load_model(followed, low, model_options(config))
-                return FrozenModel(self._engine(model, precision))
-        return FrozenModel(self._engine(load(), precision))
-
-    def _engine(self, model: CausalLM, precision: Precision) -> Engine:
-        """For a reference that is a model of its own."""
-        return SingleEngine(model, make_precision(precision, self._config).autocast)
+                return FrozenModel(load(followed))
+        return FrozenModel(load(model))
 
     def _batches(self) -> Iterator[PreferenceBatch]:
         size = self._config.per_device_eval_batch_size

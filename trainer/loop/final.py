@@ -12,7 +12,7 @@ from trainer.events import finite
 from trainer.files import write_json
 from trainer.loop.report import log_metrics
 from trainer.loop.results import write_results
-from trainer.loop.setup import Run, StopQuestion, count_parameters, count_trainable
+from trainer.loop.setup import Run, StopQuestion, count_parameters
 from trainer.models.weights_load import load_weights
 
 log = logging.getLogger(__name__)
@@ -91,14 +91,15 @@ def finish_stopped(run: Run, seconds: float) -> dict[str, Any]:
 
 def _train_results(run: Run, seconds: float) -> dict[str, Any]:
     state, report = run.state, run.report
+    parameters, trainable = count_parameters(run.layout, run.model)
     results: dict[str, Any] = {
         "step": state.step,
         "epoch": state.epochs,
         "train_runtime": seconds,
         "train_tokens": state.tokens,
         "padding_share": state.padding_share,
-        "parameters": count_parameters(run.model),
-        "trainable_parameters": count_trainable(run.model),
+        "parameters": parameters,
+        "trainable_parameters": trainable,
         "train_steps_per_second": report.steps / seconds if seconds else 0.0,
         "train_samples_per_second": report.samples / seconds if seconds else 0.0,
     }

@@ -16,6 +16,7 @@ from trainer.loop.objective import Objective, Supervised
 from trainer.loop.precision import Precision
 from trainer.loop.setup import Material, StopQuestion, build_collator
 from trainer.loop.task import absolute_output, run_training
+from trainer.parallel.layout import Layout
 
 
 def finetune(config: FinetuneConfig, events: EventWriter, should_stop: StopQuestion) -> dict[str, Any]:
@@ -48,7 +49,12 @@ class _Finetuning:
         return Material(tokenizer, train, collate)
 
     def prepare(
-        self, engine: Engine, material: Material, precision: Precision, start: Checkpoint | None
+        self,
+        engine: Engine,
+        layout: Layout,
+        material: Material,
+        precision: Precision,
+        start: Checkpoint | None,
     ) -> tuple[Objective, Evaluation | None]:
         """Every token of an answer counts the same."""
         return Supervised(), self._dev

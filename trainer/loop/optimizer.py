@@ -1,8 +1,7 @@
-"""AdamW with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101); clipping by global norm."""
+"""AdamW with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101)."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -41,24 +40,3 @@ def build_optimizer(
         multi_precision=master_weights,
         grad_clip=clip,
     )
-
-
-@paddle.no_grad()
-def clip_gradients(parameters: Sequence[paddle.Tensor], max_norm: float) -> float:
-    """Scale all gradients so that their global norm is at most `max_norm`; 0 or less: no clipping.
-
-    Returns the norm before clipping. It may be infinite or NaN; then the gradients are left as they are.
-    """
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    squares = [_square_sum(gradient) for gradient in gradients]
-    norm = math.sqrt(float(paddle.add_n(squares))) if squares else 0.0
-    if max_norm > 0 and math.isfinite(norm) and norm > max_norm:
-        for gradient in gradients:
-            gradient.scale_(max_norm / norm)
-    return norm
-
-
-def _square_sum(gradient: paddle.Tensor) -> paddle.Tensor:
-    # Paddle's CPU matmul is several times faster here than its sum, dot or norm.
-    flat = gradient.astype("float32").reshape([1, -1])
-    return paddle.matmul(flat, flat, transpose_y=True).reshape([])

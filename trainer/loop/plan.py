@@ -25,7 +25,7 @@ class Plan:
     total_epochs: float | None
 
 
-def plan_steps(config: RunConfig, rows: int | None, state: TrainState) -> Plan:
+def plan_steps(config: RunConfig, rows: int | None, state: TrainState, data_ways: int = 1) -> Plan:
     """The plan for a data set of `rows` rows (None: a stream), seen from where `state` stands.
 
     max_steps > 0 decides alone. Otherwise the run ends after num_train_epochs of data: for a run that is
@@ -34,10 +34,10 @@ def plan_steps(config: RunConfig, rows: int | None, state: TrainState) -> Plan:
     """
     if rows is None:
         return Plan(config.max_steps, None)
-    per_epoch = steps_per_epoch(config, rows)
+    per_epoch = steps_per_epoch(config, rows, data_ways)
     if config.max_steps > 0:
         return Plan(config.max_steps, config.max_steps / per_epoch)
-    left_in_epoch = steps_per_epoch(config, max(0, rows - state.consumed))
+    left_in_epoch = steps_per_epoch(config, max(0, rows - state.consumed), data_ways)
     position = (state.epoch + 1) * per_epoch - left_in_epoch
     wanted = max(1, int(per_epoch * config.num_train_epochs))
     total = state.step + max(0, wanted - position)

@@ -21,6 +21,8 @@ from trainer.data.preference_batches import PreferenceBatch
 from trainer.files import atomic_file
 from trainer.loop.engine import Engine, groups
 from trainer.loop.reference import log_probability_passes
+from trainer.parallel.communication import any_rank
+from trainer.parallel.layout import Layout
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +47,11 @@ class KnownReference:
 
 
 def known_reference(
-    folder: Path, fingerprint: str, batches: Iterable[PreferenceBatch], reference: Callable[[], Engine]
+    folder: Path,
+    fingerprint: str,
+    batches: Iterable[PreferenceBatch],
+    reference: Callable[[], Engine],
+    layout: Layout,
 ) -> KnownReference:
     """Read the reference's log-probabilities of all responses, or compute and keep them.
 
@@ -54,11 +60,12 @@ def known_reference(
         fingerprint: a text that is the same only for the same model, data and precision.
         batches: all of them; mismatched ones inside them count too.
         reference: runs the reference; asked for when nothing was kept.
+        layout: all processes of it ask for the same.
     """
     name = hashlib.blake2b(fingerprint.encode(), digest_size=_KEY_BYTES).hexdigest()
     path = folder / FOLDER / f"{name}.safetensors"
-    values = _read(path)
-    if values is None:
+    values = _read(path) or {}
+    if any_rank(layout, not values):
         log.info("computing the log-probabilities of the reference")
         engine = reference()
         values = {}
@@ -66,7 +73,8 @@ def known_reference(
             outcomes = engine.outcomes(log_probability_passes(group))
             for batch, found in zip(group, outcomes, strict=True):
                 values.update(zip(response_keys(batch), map(float, found.numpy()), strict=True))
-        _write(path, values)
+        if layout.is_main:
+            _write(path, values)
     else:
         log.info("the log-probabilities of the reference are those of %s", path)
     return KnownReference(values)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import ChainMap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import paddle
 
 from trainer.checkpoint.find import Checkpoint
 from trainer.checkpoint.optimizer_state import OPTIMIZER_FILE, load_optimizer
@@ -21,17 +20,21 @@ from trainer.data.rows import TrainingRows
 from trainer.events import EventWriter
 from trainer.loop.engine import Engine
 from trainer.loop.evaluation import Evaluation
+from trainer.loop.layouts import begin_training, tied_parameters
 from trainer.loop.neftune import EmbeddingNoise
 from trainer.loop.objective import Objective
-from trainer.loop.optimizer import build_optimizer
 from trainer.loop.plan import Plan, plan_steps
 from trainer.loop.precision import FullPrecision
 from trainer.loop.report import Reporter
 from trainer.loop.resume import changed_settings, load_state, run_settings
 from trainer.loop.schedule import Schedule, warmup_steps
 from trainer.loop.state import TrainState
-from trainer.loop.update import SingleUpdate, Update
 from trainer.models.base import CausalLM
+from trainer.models.weights import WeightMap
+from trainer.parallel.communication import gather_objects
+from trainer.parallel.layout import Layout
+from trainer.parallel.update import Updater
+from trainer.parallel.update_choice import make_updater
 from trainer.tokenizers import Tokenizer
 
 StopQuestion = Callable[[], bool]
@@ -61,12 +64,13 @@ class Run:
         config: the arguments.
         output_dir: absolute; checkpoints and the final model go there.
         events: where the run reports.
+        layout: the place of this process.
         train: the rows to train on.
         dev: what is evaluated; None when nothing is.
         collate: makes a batch of rows.
         objective: what a step minimises.
         tokenizer: saved beside the weights.
-        engine, optimizer, precision, update: run the model, and change it.
+        engine, update, precision: run the model and change it, and how exactly they compute.
         plan, schedule: how many steps, and their learning rates.
         state: where the run stands.
         report: tells log and events.
@@ -76,15 +80,15 @@ class Run:
     config: RunConfig
     output_dir: Path
     events: EventWriter
+    layout: Layout
     train: TrainingRows
     dev: Evaluation | None
     collate: Collate
     objective: Objective
     tokenizer: Tokenizer
     engine: Engine
-    optimizer: paddle.optimizer.AdamW
+    update: Updater
     precision: FullPrecision
-    update: Update
     plan: Plan
     schedule: Schedule
     state: TrainState
@@ -100,6 +104,7 @@ class Run:
 def prepare_run(
     config: RunConfig,
     events: EventWriter,
+    layout: Layout,
     material: Material,
     objective: Objective,
     dev: Evaluation | None,
@@ -111,6 +116,7 @@ def prepare_run(
 
     Args:
         config, events: the arguments (with absolute paths), and where to report.
+        layout: the place of this process.
         material: the data; there is something to train on.
         objective: what a step minimises.
         dev: what is evaluated; None when nothing is.
@@ -126,12 +132,12 @@ def prepare_run(
     if train is None:
         raise ValueError("there is nothing to train on")
     if train.count is not None:
-        problems, _, _ = check_steps(config, train.count)
+        problems, _, _ = check_steps(config, train.count, layout.topology.data_ways)
         if problems:
             raise ConfigError(problems)
     model = engine.model
-    optimizer = build_optimizer(model.parameters(), config, master_weights=mixing.master_weights)
-    mixing.prepare(model, optimizer)
+    update = make_updater(model, config, mixing, layout, tied=tied_parameters(engine))
+    begin_training(engine, update)
     settings = run_settings(config, train.fingerprint())
     state = TrainState()
     if start is not None:
@@ -142,15 +148,15 @@ def prepare_run(
             state.schedule_step = 0
         else:
             _check_optimizer_is_there(start)
-            load_optimizer(model, optimizer, start.path)
+            load_optimizer(model, update.optimizer, start.path)
             mixing.load_state(state.loss_scaling)
     state.settings = settings
     if config.resume_from_checkpoint:
         state.resumed_from = str(Path(config.resume_from_checkpoint).resolve())
-    plan = plan_steps(config, train.count, state)
+    plan = plan_steps(config, train.count, state, layout.topology.data_ways)
     if config.ignore_data_skip:
         state.consumed = 0
-    if isinstance(config, FinetuneConfig) and config.neftune:
+    if isinstance(config, FinetuneConfig) and config.neftune and model.placement.has(0):
         EmbeddingNoise(model, config.neftune_noise_alpha)
     model.train()
     output_dir = Path(config.output_dir)
@@ -158,15 +164,15 @@ def prepare_run(
         config=config,
         output_dir=output_dir,
         events=events,
+        layout=layout,
         train=train,
         dev=dev,
         collate=material.collate,
         objective=objective,
         tokenizer=material.tokenizer,
         engine=engine,
-        optimizer=optimizer,
+        update=update,
         precision=mixing,
-        update=SingleUpdate(model, optimizer, mixing, config.max_grad_norm),
         plan=plan,
         schedule=_schedule(config, plan),
         state=state,
@@ -191,14 +197,16 @@ def build_collator(config: FinetuneConfig, tokenizer: Tokenizer) -> Collator:
     )
 
 
-def count_parameters(model: CausalLM) -> int:
-    """Numbers in all parameters of a model, those of an adapter included."""
-    return sum(math.prod(parameter.shape) for parameter in model.parameters())
+def count_parameters(layout: Layout, model: CausalLM) -> tuple[int, int]:
+    """Numbers in all parameters of a model, those of an adapter included, and in those that are trained."""
+    trained = _sizes(model.trained_weights())
+    parts = gather_objects(layout, (_sizes(model.parameter_names()) | trained, trained))
+    whole, trainable = (dict(ChainMap(*sides)) for sides in zip(*parts, strict=True))
+    return sum(whole.values()), sum(trainable.values())
 
 
-def count_trainable(model: CausalLM) -> int:
-    """Numbers in the parameters that are trained."""
-    return sum(math.prod(weight.disk_shape) for weight in model.trained_weights().values())
+def _sizes(weights: WeightMap) -> dict[str, int]:
+    return {name: math.prod(weight.disk_shape) for name, weight in weights.items()}
 
 
 def _decay_steps(config: RunConfig) -> int:

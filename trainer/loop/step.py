@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-import numpy as np
 import paddle
 
 from trainer.config.problems import Problem, TrainingError
 from trainer.loop.engine import Engine
 from trainer.loop.objective import Measures, Objective
-from trainer.loop.update import Update
 from trainer.parallel.clip import GradientsNotFinite
 
 
@@ -21,6 +19,33 @@ class NonFiniteLossError(TrainingError):
     """The loss or its gradient became NaN or infinite."""
 
     kind = "nan_loss"
+
+
+class Update(Protocol):
+    """Takes the gradients of a step, wherever they are."""
+
+    @property
+    def loss_scale(self) -> float:
+        """What the loss is multiplied by before its gradients are taken."""
+        ...
+
+    @property
+    def may_skip(self) -> bool:
+        """Whether a step whose gradients are not finite is skipped; otherwise it is an error."""
+        ...
+
+    def step(self, rate: float) -> float:
+        """Change the weights at learning rate `rate` and forget the gradients; returns the gradients' global
+        norm before clipping.
+
+        Raises:
+            GradientsNotFinite: no weight was changed; in all processes alike.
+        """
+        ...
+
+    def skip(self) -> None:
+        """Forget the gradients, which were not finite."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -74,15 +99,6 @@ def _change_weights(update: Update, loss: float, rate: float) -> float:
         return update.step(rate)
     except GradientsNotFinite as error:
         return error.norm
-
-
-def seed_step(seed: int, step: int) -> None:
-    """Seed Paddle for one step.
-
-    Whatever is random inside a step (dropout, noise) depends on the seed and the step alone, so a resumed run
-    needs no saved generator state and draws the same numbers.
-    """
-    paddle.seed(int(np.random.SeedSequence((seed, step)).generate_state(1)[0]))
 
 
 def _non_finite(step: int, loss: float, grad_norm: float, rate: float) -> NonFiniteLossError:

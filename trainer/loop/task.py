@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,19 @@ from trainer.config.schema import RunConfig
 from trainer.events import EventWriter
 from trainer.loop.adapters import starting_model
 from trainer.loop.device import choose_device
-from trainer.loop.engine import Engine, SingleEngine
+from trainer.loop.engine import Engine
 from trainer.loop.evaluation import Evaluation
 from trainer.loop.final import final_evaluation, finish, finish_stopped, take_best_model
+from trainer.loop.guard import AgreedStop
+from trainer.loop.layouts import from_main, join, make_engine, placement
 from trainer.loop.objective import Objective
 from trainer.loop.precision import Precision, choose_precision, make_precision
 from trainer.loop.report import log_metrics
 from trainer.loop.results import write_results
 from trainer.loop.resume import starting_checkpoint
-from trainer.loop.setup import Material, StopQuestion, count_parameters, count_trainable, prepare_run
+from trainer.loop.setup import Material, StopQuestion, count_parameters, prepare_run
 from trainer.loop.train import train
+from trainer.parallel.layout import Layout
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +35,9 @@ ReadMaterial = Callable[[], Material]
 
 #: What the task makes of the model before it trains, given the checkpoint it goes on from: what a step
 #: minimises, and what is evaluated (None: nothing).
-Prepare = Callable[[Engine, Material, Precision, Checkpoint | None], tuple[Objective, Evaluation | None]]
+Prepare = Callable[
+    [Engine, Layout, Material, Precision, Checkpoint | None], tuple[Objective, Evaluation | None]
+]
 
 
 def run_training(
@@ -50,7 +56,8 @@ def run_training(
         read, prepare: the task's own part.
 
     Returns:
-        The fields of the ``result`` event: path, metrics, stopped.
+        The fields of the ``result`` event: path, metrics, stopped. Over several processes, each of which
+        calls this, they are the same in all.
 
     Raises:
         ConfigError, DataError: the arguments, the model or the data cannot be used.
@@ -58,24 +65,28 @@ def run_training(
     """
     Path(config.output_dir).mkdir(parents=True, exist_ok=True)
     device = choose_device(config)
+    layout = join(config)
+    should_stop = AgreedStop(should_stop, layout)
     precision, warning = choose_precision(config, device)
     if warning:
         events.warn(warning)
-    start = starting_checkpoint(config, events) if config.do_train else None
+    start = None
+    if config.do_train:
+        start = from_main(layout, lambda: starting_checkpoint(config, events))
     material = read()
-    model = starting_model(config, start)
-    all_parameters, trainable = count_parameters(model), count_trainable(model)
+    model = starting_model(config, start, partial(placement, layout))
+    all_parameters, trainable = count_parameters(layout, model)
     log.info(
         "%s, %.4g million parameters, on %s; %d of them are trained (%.3g %%)",
         *(model.config.model_type, all_parameters / 1e6, device, trainable, 100 * trainable / all_parameters),
     )
     mixing = make_precision(precision, config)
-    engine = SingleEngine(model, mixing.autocast)
-    objective, dev = prepare(engine, material, precision, start)
+    engine = make_engine(model, layout, mixing.autocast)
+    objective, dev = prepare(engine, layout, material, precision, start)
     if material.train is None:
-        return _evaluate_only(config, events, dev, engine, should_stop)
+        return _evaluate_only(config, events, dev, engine, layout, should_stop)
 
-    run = prepare_run(config, events, material, objective, dev, engine, mixing, start)
+    run = prepare_run(config, events, layout, material, objective, dev, engine, mixing, start)
     began = time.monotonic()
     stopped = train(run, should_stop)
     seconds = time.monotonic() - began
@@ -95,6 +106,7 @@ def _evaluate_only(
     events: EventWriter,
     dev: Evaluation | None,
     engine: Engine,
+    layout: Layout,
     should_stop: StopQuestion,
 ) -> dict[str, Any]:
     """do_eval without do_train: measure the model and write nothing but the result files."""
@@ -106,4 +118,5 @@ def _evaluate_only(
     if metrics is None:
         return result | {"stopped": True}
     log_metrics(events, {"step": 0, "epoch": 0.0, **metrics})
-    return result | {"metrics": write_results(output_dir, {"eval": metrics})}
+    results = {"eval": metrics}
+    return result | {"metrics": from_main(layout, lambda: write_results(output_dir, results))}

@@ -15,7 +15,7 @@ from trainer.config.problems import DataError, Problem
 from trainer.data.batches import StepRows, epoch_steps
 from trainer.loop.plan import evaluation_due, logging_due, saving_due
 from trainer.loop.setup import Run, StopQuestion
-from trainer.loop.step import NonFiniteLossError, StepResult, seed_step, train_step
+from trainer.loop.step import NonFiniteLossError, StepResult, train_step
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def save(run: Run, metrics: dict[str, float]) -> None:
     best = _note_best(run, name, metrics)
     state.loss_scaling = precision.state()
     stored = state.as_dict(run.plan.total_steps, run.plan.total_epochs)
-    optimizer = None if run.config.ignore_save_lr_and_optim else run.optimizer
+    optimizer = None if run.config.ignore_save_lr_and_optim else run.update.optimizer
     more = run.objective.save
     checkpoint = save_checkpoint(
         run.output_dir, state.step, run.model, run.tokenizer, optimizer, stored, more
@@ -81,12 +81,13 @@ def _steps_left(run: Run) -> Iterator[StepRows]:
     """The rows of every step from where the run stands to its last one, epoch after epoch."""
     config, state = run.config, run.state
     batch_size, drop_last = config.per_device_train_batch_size, config.dataloader_drop_last
+    micro_batches = config.gradient_accumulation_steps * run.layout.topology.data_ways
     while state.step < run.plan.total_steps:
         if run.train.count is not None:
             state.begin_epoch(run.train.count, batch_size, drop_last)
         rows = run.train.epoch(state.epoch, state.consumed)
         first_step = state.step
-        for step in epoch_steps(rows, batch_size, config.gradient_accumulation_steps, drop_last):
+        for step in epoch_steps(rows, batch_size, micro_batches, drop_last):
             yield step
             if state.step >= run.plan.total_steps:
                 return
@@ -99,7 +100,7 @@ def _take_step(run: Run, step: StepRows, rate: float) -> StepResult:
     config, state = run.config, run.state
     run.report.step_begins()
     batches = [run.collate(part) for part in step.parts]
-    seed_step(config.seed, state.step)
+    run.layout.seed_step(config.seed, state.step)
     result = train_step(run.engine, run.update, run.objective, batches, step=state.step + 1, rate=rate)
     _count(run, batches, step.last)
     if result.skipped:

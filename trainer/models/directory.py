@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,15 @@ GENERATION_FILE = "generation_config.json"
 DTYPES = ("float32", "bfloat16", "float16")
 
 
+#: Which part of a model with this configuration a process holds.
+Place = Callable[[ModelConfig], Placement]
+
+
 def load_model(
     directory: str | Path,
     dtype: str = "float32",
     options: Mapping[str, Any] | None = None,
-    placement: Placement = WHOLE,
+    place: Place = lambda config: WHOLE,
 ) -> CausalLM:
     """Load a model in Hugging Face's layout, or the part of it that this process holds.
 
@@ -35,7 +39,7 @@ def load_model(
         directory: holds config.json and weights.
         dtype: of the parameters: float32, bfloat16 or float16; files of another dtype are converted.
         options: fields of config.json to set differently, such as `{"fuse_attention_qkv": True}`.
-        placement: the part.
+        place: the part.
 
     Raises:
         DataError: the directory cannot be used; every problem is listed.
@@ -47,7 +51,8 @@ def load_model(
         raise DataError(_problem(directory / CONFIG_FILE, "is not there"))
     kind = family(str(raw.get("model_type")))
     with _default_dtype(dtype):
-        model = kind.model_class(kind.config_class.from_dict({**raw, **(options or {})}), placement)
+        config = kind.config_class.from_dict({**raw, **(options or {})})
+        model = kind.model_class(config, place(config))
     load_weights(model, directory)
     model.generation_config = _read_json(directory / GENERATION_FILE)
     model.eval()

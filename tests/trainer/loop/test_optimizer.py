@@ -6,7 +6,7 @@ import pytest
 
 from trainer import load_model
 from trainer.config import FinetuneConfig
-from trainer.loop.optimizer import build_optimizer, clip_gradients
+from trainer.loop.optimizer import build_optimizer
 
 MakeConfig = Callable[..., FinetuneConfig]
 
@@ -61,36 +61,6 @@ def test_frozen_parameters_are_left_alone(make_config: MakeConfig) -> None:
     layer(paddle.ones([1, 2])).sum().backward()
     optimizer.step()
     np.testing.assert_array_equal(layer.weight.numpy(), before)
-
-
-def with_gradients(*gradients: list[float]) -> list[paddle.Tensor]:
-    parameters = []
-    for gradient in gradients:
-        parameter = paddle.create_parameter([len(gradient)], "float32")
-        (parameter * paddle.to_tensor(gradient)).sum().backward()
-        parameters.append(parameter)
-    return parameters
-
-
-def gradients_of(parameters: list[paddle.Tensor]) -> list[float]:
-    return [value for parameter in parameters for value in np.asarray(parameter.grad).tolist()]
-
-
-def test_gradients_above_the_limit_are_scaled_to_it_together() -> None:
-    parameters = with_gradients([3.0, 0.0], [0.0, 4.0])
-    assert clip_gradients(parameters, 1.0) == pytest.approx(5.0)
-    assert gradients_of(parameters) == pytest.approx([0.6, 0, 0, 0.8])
-
-
-@pytest.mark.parametrize("limit", [10.0, 0.0, -1.0])
-def test_gradients_below_the_limit_or_without_one_are_left_as_they_are(limit: float) -> None:
-    parameters = with_gradients([3.0, 0.0], [0.0, 4.0])
-    assert clip_gradients(parameters, limit) == pytest.approx(5.0)
-    assert gradients_of(parameters) == [3, 0, 0, 4]
-
-
-def test_a_norm_that_is_not_finite_is_returned_as_it_is() -> None:
-    assert np.isnan(clip_gradients(with_gradients([float("nan"), 1.0]), 1.0))
 
 
 @pytest.mark.parametrize("family", ["gemma", "bloom"])

@@ -14,11 +14,9 @@ from trainer.data.batches import Batch, Collator
 from trainer.data.sft import Example
 from trainer.loop.engine import SingleEngine
 from trainer.loop.objective import Supervised
-from trainer.loop.optimizer import build_optimizer
-from trainer.loop.precision import FullPrecision
 from trainer.loop.schedule import Schedule
 from trainer.loop.step import train_step
-from trainer.loop.update import SingleUpdate
+from trainer.parallel.update_choice import make_updater
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -43,7 +41,7 @@ def test_losses_rates_norms_and_final_weights_agree(
     golden: dict[str, Any] = json.loads((GOLDEN / "training.json").read_text(encoding="utf-8"))
     config = make_config(**golden["arguments"])
     model = load_model(GOLDEN / "gemma" / "one_kv_head")
-    optimizer = build_optimizer(model.parameters(), config)
+    update = make_updater(model, config)
     schedule = Schedule(
         config.lr_scheduler_type, config.learning_rate, config.warmup_steps, len(golden["steps"])
     )
@@ -51,7 +49,7 @@ def test_losses_rates_norms_and_final_weights_agree(
         rate = schedule.rate(number)
         result = train_step(
             SingleEngine(model),
-            SingleUpdate(model, optimizer, FullPrecision(), config.max_grad_norm),
+            update,
             Supervised(),
             [to_batch(examples, side) for examples in step["batches"]],
             step=number + 1,
