@@ -84,9 +84,11 @@ def _own_store(common: Any, rank: int, group_id: int) -> Any:
     key = f"regatta/store/{group_id}"
     if rank == 0:
         host = own_host()
-        with socket.create_server((host, 0)) as probe:
-            port = probe.getsockname()[1]
-        store = core.TCPStore(host, port, True, 0, TIMEOUT_S)
+        with socket.socket() as holder:  # keeps the port from others until the store listens there
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(("", 0))
+            port = holder.getsockname()[1]
+            store = core.TCPStore(host, port, True, 0, TIMEOUT_S)
         common.set(key, f"{host}:{port}")
         return store
     host, port = split_address(common.get(key).decode())
