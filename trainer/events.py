@@ -60,17 +60,18 @@ class EventWriter:
         log.warning("%s", problem)
         self._emit({"t": time.time(), "type": "warning", **problem.as_dict()})
 
-    def fail(self, kind: str, msg: str, problems: Iterable[Problem] = ()) -> None:
-        """Write the ``error`` event: `msg` is one sentence that a user can act on."""
-        self._emit(
-            {
-                "t": time.time(),
-                "type": "error",
-                "kind": kind,
-                "msg": msg,
-                "problems": [problem.as_dict() for problem in problems],
-            }
-        )
+    def fail(self, kind: str, msg: str, problems: Iterable[Problem] = (), rank: int | None = None) -> None:
+        """Write the ``error`` event.
+
+        Args:
+            kind: what sort of error it is, in a word.
+            msg: one sentence that a user can act on.
+            problems: what is wrong, one by one.
+            rank: which of several processes failed first.
+        """
+        where = {} if rank is None else {"rank": rank}
+        told = [problem.as_dict() for problem in problems]
+        self._emit({"t": time.time(), "type": "error", "kind": kind, "msg": msg, "problems": told, **where})
 
     def close(self) -> None:
         """Close the file; further events reach only the listener."""

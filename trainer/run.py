@@ -1,17 +1,16 @@
 """The trainer as a process: arguments in, log lines and events out, an exit code that says how it went.
 
-``python -m trainer TASK CONFIG.json [--set key=value ...]``
+``python -m trainer TASK CONFIG.json [--set key=value ...] [--nproc N ...]``
 
 Exit codes: 0 done, or stopped after SIGTERM with a checkpoint; 2 bad config; 3 bad data; 75 the deadline
-passed; 1 anything else. Events are described in `trainer.events`. Paddle is imported last, when the arguments
-are known to be good.
+passed; 128 + N one of several processes was killed by signal N; 1 anything else. Events are described in
+`trainer.events`. Arguments are checked before Paddle is imported, and before more processes are started.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import io
 import logging
 import os
@@ -28,23 +27,14 @@ from trainer.config.preflight import Checked, Roots, check_job, path_problems
 from trainer.config.preflight.hub import cache_folder
 from trainer.config.problems import ConfigError, DataError, RegattaError
 from trainer.events import EventWriter
+from trainer.failures import describe
 from trainer.hub import with_fetched_models
+from trainer.launcher.gang import Gang, add_gang_options, gang_of
+from trainer.launcher.run import run_gang
 from trainer.loop.guard import StopRequest, start_deadline_guard
 from trainer.ops.host import configure_cpu
 
 log = logging.getLogger(__name__)
-
-EXIT_OTHER = 1
-_OUT_OF_MEMORY = (
-    "out of memory",
-    "resourceexhausted",
-    "fail to alloc",
-    "cannot allocate memory",
-    "bad_alloc",
-)
-
-_DISK_FULL = (os.strerror(errno.ENOSPC).lower(), os.strerror(errno.EDQUOT).lower())
-"""How the system says so; libraries pass it on in errors of their own."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,10 +43,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     start_deadline_guard()
     should_stop = StopRequest()
     should_stop.listen()
-    _log_to_stdout()
+    log_to_stdout()
     events = EventWriter.from_environment()
     try:
-        config = read_arguments(arguments.task, arguments.config, arguments.set, events)
+        # of several hosts the first one speaks; the others tell only why they fail
+        spoken = events if arguments.rank == 0 else EventWriter()
+        config = read_arguments(arguments.task, arguments.config, arguments.set, spoken)
+        gang = gang_of(arguments, config, os.environ)
+        if gang.world > 1:
+            return run_gang(gang, arguments, config, events, should_stop)
+        _show_devices(gang)
         configure_cpu()
         import_paddle(should_stop)
         run_task(arguments.task, config, events, should_stop)
@@ -117,50 +113,30 @@ def import_paddle(should_stop: StopRequest) -> None:
 
 def report_failure(error: BaseException, events: EventWriter) -> int:
     """Tell log and events why the task ended, in words that a user can act on; returns the exit code."""
-    if isinstance(error, RegattaError):
-        log.error("%s", error)
-        events.fail(_kind(error), _first_sentence(error), error.problems)
-        return error.exit_code
+    log_failure(error)
+    failure = describe(error)
+    with contextlib.suppress(OSError):  # on a full disk the log is all that is left
+        events.fail(failure.kind, failure.msg, failure.problems)
+    return failure.exit_code
+
+
+def log_failure(error: BaseException) -> None:
+    """Tell the log why a process ends: what a user can act on as it is, anything else with its traceback.
+
+    Raises: SystemExit, when that is the error.
+    """
     if isinstance(error, SystemExit):
         raise error
-    log.error("the trainer failed", exc_info=error)
-    with contextlib.suppress(OSError):  # on a full disk the log is all that is left
-        events.fail(*_unexpected(error))
-    return EXIT_OTHER
+    if isinstance(error, RegattaError):
+        log.error("%s", error)
+    else:
+        log.error("the trainer failed", exc_info=error)
 
 
-def _unexpected(error: BaseException) -> tuple[str, str]:
-    """Kind and sentence of an error that is not one of ours."""
-    text = " ".join(f"{error}".split())
-    if isinstance(error, KeyboardInterrupt):
-        return (
-            "interrupted",
-            "The trainer was interrupted before it could save; it goes on from its last checkpoint.",
-        )
-    if isinstance(error, MemoryError) or any(words in text.lower() for words in _OUT_OF_MEMORY):
-        return (
-            "oom",
-            "The device ran out of memory. Lower max_length, or per_device_train_batch_size and raise"
-            " gradient_accumulation_steps, which keeps the result.",
-        )
-    if any(words in text.lower() for words in _DISK_FULL):
-        file = getattr(error, "filename", None)
-        where = f" ({file})" if file else ""
-        return "disk", f"The disk is full{where}. Free some space, or set save_total_limit."
-    return "internal", f"The trainer failed: {type(error).__name__}: {text[:300]}. The log has the details."
-
-
-def _kind(error: RegattaError) -> str:
-    if isinstance(error, ConfigError):
-        return "config"
-    if isinstance(error, DataError):
-        return "data"
-    return getattr(error, "kind", "training")
-
-
-def _first_sentence(error: RegattaError) -> str:
-    more = len(error.problems) - 1
-    return f"{error.problems[0]}" + (f" ({more} more problem{'s' if more > 1 else ''})" if more > 0 else "")
+def _show_devices(gang: Gang) -> None:
+    """Let Paddle see the device that was asked for, and no other."""
+    if gang.devices is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gang.visible
 
 
 def read_arguments(task: str, path: Path, overrides: Sequence[str], events: EventWriter) -> TaskConfig:
@@ -217,6 +193,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override one argument; repeatable"
     )
+    add_gang_options(parser)
     return parser
 
 
@@ -228,7 +205,8 @@ class _LogFormatter(logging.Formatter):
         return super().format(record)
 
 
-def _log_to_stdout() -> None:
+def log_to_stdout() -> None:
+    """Let the trainer's words go to stdout."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(_LogFormatter("%(asctime)s %(mark)s%(message)s", "%H:%M:%S"))
     logger = logging.getLogger("trainer")

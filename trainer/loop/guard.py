@@ -6,10 +6,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainer.parallel.layout import Layout
 
 EXIT_DEADLINE = 75
 _CHECKS_PER_SECOND = 5
@@ -19,7 +23,8 @@ _SIGNALS = {signal.SIGTERM, signal.SIGINT}
 class StopRequest:
     """Whether SIGTERM, or the first Ctrl-C, asked this process to stop after the present step.
 
-    An instance is the `should_stop` function of `trainer.run.run_task`. A second Ctrl-C interrupts at once.
+    An instance is the `should_stop` function of `trainer.run.run_task`. A second Ctrl-C interrupts at once;
+    SIGTERM may come any number of times.
     """
 
     def __init__(self) -> None:
@@ -50,6 +55,29 @@ class StopRequest:
         self._requested = True
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class AgreedStop:
+    """A `should_stop` on which all ranks agree: True everywhere once it is True on one of them.
+
+    SIGTERM reaches ranks at different moments, but they have to stop after the same step. Every rank must
+    call this equally often.
+
+    Args:
+        should_stop: of this process.
+        layout: of the run.
+    """
+
+    def __init__(self, should_stop: Callable[[], bool], layout: Layout) -> None:
+        self._should_stop = should_stop
+        self._layout = layout
+        self._agreed = False
+
+    def __call__(self) -> bool:
+        from trainer.parallel.communication import any_rank
+
+        self._agreed = self._agreed or any_rank(self._layout, self._should_stop())
+        return self._agreed
 
 
 def start_deadline_guard() -> None:

@@ -1,0 +1,183 @@
+"""Paddle's launcher and ranks as real processes, watched by a supervisor in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+TIMEOUT_S = 90
+SECRET = "never-to-be-written"
+
+
+@dataclass
+class Run:
+    """One supervisor and what it started."""
+
+    folder: Path
+    pids: set[int] = field(default_factory=set)
+
+    def start(self, nproc: int, *words: str) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_TOKEN": SECRET, "PADDLE_TRAINER_ID": "7"}
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAMS / "supervisor.py"), str(self.folder), str(nproc), *words],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def verdict(self) -> dict[str, Any]:
+        """Wait for the end. Nothing is left running then."""
+        output, _ = self.process.communicate(timeout=TIMEOUT_S)
+        assert self.process.returncode == 0, self.story()
+        assert not self.alive()
+        return json.loads(output)
+
+    def run(self, nproc: int, *words: str) -> dict[str, Any]:
+        self.start(nproc, *words)
+        self.wait_for_step(nproc)
+        return self.verdict()
+
+    def log(self, rank: int) -> str:
+        path = self.folder / f"rank-{rank}.log"
+        return path.read_text() if path.exists() else ""
+
+    def wait_for_step(self, nproc: int) -> None:
+        """Wait until every rank has taken a step, and note the processes there are."""
+        self.wait(lambda: all("step 1\n" in self.log(rank) for rank in range(nproc)))
+        self.pids = {_read(self.folder / "launcher.pid")}
+        self.pids |= {_read(path)["pid"] for path in self.folder.glob("start-*.json")}
+
+    def wait(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not condition():
+            assert self.process.poll() in (None, -signal.SIGKILL), self.story()
+            assert time.monotonic() < deadline, self.story()
+            time.sleep(0.02)
+
+    def alive(self) -> list[int]:
+        return [pid for pid in self.pids if _is_alive(pid)]
+
+    def story(self) -> str:
+        return "\n".join(f"--- {path}\n{path.read_text()}" for path in sorted(self.folder.glob("*.log")))
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    run = Run(tmp_path / "logs")
+    yield run
+    run.end()
+
+
+def test_ranks_that_all_end_well_are_a_success_with_a_log_for_each(run: Run) -> None:
+    assert run.run(2, "done")["exit_code"] == 0
+    assert [run.log(rank) for rank in (0, 1)] == ["".join(f"step {n}\n" for n in range(1, 6))] * 2
+
+
+def test_nothing_secret_reaches_the_ranks_or_the_disk(run: Run) -> None:
+    run.run(2, "done")
+    environment = _read(run.folder / "environment-1.json")
+    assert "HF_TOKEN" not in environment
+    assert (environment["PADDLE_TRAINER_ID"], environment["PADDLE_TRAINERS_NUM"]) == ("1", "2")
+    assert environment["PADDLE_DISTRI_BACKEND"] == "gloo"
+    assert run.folder.stat().st_mode & 0o777 == 0o700
+    written = [path for path in run.folder.iterdir() if SECRET in path.read_text()]
+    assert written == []
+    assert not [
+        path.name
+        for path in run.folder.iterdir()
+        if path.name.startswith(("envlog", "backup_env", "default"))
+    ]
+
+
+@pytest.mark.parametrize("together", ["", "gloo:"])
+def test_a_rank_that_is_killed_ends_all_and_is_named(run: Run, together: str) -> None:
+    verdict = run.run(3, f"{together}kill", "2")
+    assert (verdict["exit_code"], verdict["kind"], verdict["rank"]) == (137, "rank_killed", 2)
+    assert verdict["msg"].startswith(
+        "Rank 2 was killed by signal 9 (SIGKILL). Perhaps the host had no memory"
+    )
+
+
+def test_the_error_of_the_rank_that_failed_is_told_and_not_that_of_those_which_lost_it(run: Run) -> None:
+    verdict = run.run(3, "gloo:raise", "2")
+    assert (verdict["exit_code"], verdict["rank"]) == (1, 2)
+    assert verdict["msg"] == "Rank 2: ValueError: something bad"
+
+
+def test_a_rank_that_leaves_early_without_a_word_is_named(run: Run) -> None:
+    verdict = run.run(2, "gloo:exit", "1")
+    assert (verdict["exit_code"], verdict["rank"]) == (1, 1)
+    assert "Rank 1 ended with exit status 0 and no word of why" in verdict["msg"]
+
+
+def test_sigterm_reaches_every_rank_once_and_ends_well_when_they_do(run: Run) -> None:
+    run.start(2, "slow_stop")
+    run.wait_for_step(2)
+    run.process.send_signal(signal.SIGTERM)
+    assert run.verdict()["exit_code"] == 0
+    for rank in (0, 1):
+        assert run.log(rank).endswith("stopped after 1 signals\n")
+
+
+def test_ranks_agree_on_a_stop_that_comes_while_they_start(run: Run) -> None:
+    run.start(2, "gloo:wait")
+    run.wait(lambda: (run.folder / "launcher.pid").exists())
+    run.process.send_signal(signal.SIGTERM)
+    assert run.verdict()["exit_code"] == 0
+
+
+@pytest.mark.parametrize("victim", ["supervisor", "launcher"])
+def test_no_rank_outlives_the_processes_above_it(run: Run, victim: str) -> None:
+    run.start(2, "wait")
+    run.wait_for_step(2)
+    if victim == "supervisor":
+        run.process.kill()
+    else:
+        os.kill(_read(run.folder / "launcher.pid"), signal.SIGKILL)
+        verdict = run.verdict()
+        assert (verdict["exit_code"], verdict["kind"], verdict["rank"]) == (137, "rank_killed", None)
+        assert "The launcher of the ranks was killed" in verdict["msg"]
+    run.wait(lambda: not run.alive())
+
+
+def test_a_second_interrupt_does_not_wait(run: Run) -> None:
+    run.start(2, "slow_stop")
+    run.wait_for_step(2)
+    run.process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    run.process.send_signal(signal.SIGINT)
+    assert run.process.wait(timeout=TIMEOUT_S) != 0
+    assert not run.alive()
+
+
+def test_a_script_that_cannot_start_is_told_with_the_launchers_words(run: Run) -> None:
+    (run.folder.parent / "bad").mkdir()
+    run.start(2, "done", "not-a-number")
+    verdict = run.verdict()
+    assert (verdict["exit_code"], verdict["kind"]) == (1, "internal")
+    assert "could not be started" in verdict["msg"]

@@ -1,0 +1,73 @@
+"""Why a task failed, as an ``error`` event says it: a sentence that a user can act on, and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+
+from trainer.config.problems import ConfigError, DataError, Problem, RegattaError
+
+EXIT_OTHER = 1
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "resourceexhausted",
+    "fail to alloc",
+    "cannot allocate memory",
+    "bad_alloc",
+)
+_DISK_FULL = (os.strerror(errno.ENOSPC).lower(), os.strerror(errno.EDQUOT).lower())
+"""How the system says so; libraries pass it on in errors of their own."""
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The fields of an ``error`` event, and what the process exits with."""
+
+    exit_code: int
+    kind: str
+    msg: str
+    problems: tuple[Problem, ...] = ()
+
+
+def describe(error: BaseException) -> Failure:
+    """What an error means."""
+    if isinstance(error, RegattaError):
+        return Failure(error.exit_code, _kind(error), _first_sentence(error), error.problems)
+    return Failure(EXIT_OTHER, *_unexpected(error))
+
+
+def _unexpected(error: BaseException) -> tuple[str, str]:
+    """Kind and sentence of an error that is not one of ours."""
+    text = " ".join(f"{error}".split())
+    if isinstance(error, KeyboardInterrupt):
+        return (
+            "interrupted",
+            "The trainer was interrupted before it could save; it goes on from its last checkpoint.",
+        )
+    if isinstance(error, MemoryError) or any(words in text.lower() for words in _OUT_OF_MEMORY):
+        return (
+            "oom",
+            "The device ran out of memory. Lower max_length, or per_device_train_batch_size and raise"
+            " gradient_accumulation_steps, which keeps the result.",
+        )
+    if any(words in text.lower() for words in _DISK_FULL):
+        file = getattr(error, "filename", None)
+        where = f" ({file})" if file else ""
+        return "disk", f"The disk is full{where}. Free some space, or set save_total_limit."
+    msg = f"The trainer failed: {type(error).__name__}: {text[:_LONGEST]}. The log has the details."
+    return "internal", msg
+
+
+def _kind(error: RegattaError) -> str:
+    if isinstance(error, ConfigError):
+        return "config"
+    if isinstance(error, DataError):
+        return "data"
+    return getattr(error, "kind", "training")
+
+
+def _first_sentence(error: RegattaError) -> str:
+    more = len(error.problems) - 1
+    return f"{error.problems[0]}" + (f" ({more} more problem{'s' if more > 1 else ''})" if more > 0 else "")

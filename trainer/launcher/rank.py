@@ -1,0 +1,66 @@
+"""The script that Paddle's launcher runs in every rank: ``rank.py FOLDER TASK``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.launcher.membership import bind_to_launcher, global_rank
+from trainer.launcher.records import Records
+
+if TYPE_CHECKING:
+    from trainer.loop.guard import StopRequest
+
+
+def main() -> int:
+    """Run this rank's part of a task; the folder holds the config that the supervisor has checked."""
+    folder, task = Path(sys.argv[1]), sys.argv[2]
+    records, rank = Records(folder), global_rank()
+    bind_to_launcher(records)
+
+    from trainer.loop.guard import StopRequest, start_deadline_guard
+
+    start_deadline_guard()
+    should_stop = StopRequest()
+    should_stop.listen()
+    records.begin(rank)
+    from trainer.failures import describe
+    from trainer.run import log_failure
+
+    try:
+        _run(task, folder / "config.json", rank, should_stop)
+    except BaseException as error:
+        log_failure(error)
+        failure = describe(error)
+        problems = tuple(problem.as_dict() for problem in failure.problems)
+        records.end(rank, failure.exit_code, failure.kind, failure.msg, problems)
+        return failure.exit_code
+    records.end(rank, 0)
+    return 0
+
+
+def _run(task: str, path: Path, rank: int, should_stop: StopRequest) -> None:
+    from trainer.config import load_config
+    from trainer.config.problems import ConfigError
+    from trainer.events import EventWriter
+    from trainer.ops.host import configure_cpu
+    from trainer.run import import_paddle, log_to_stdout, run_task
+
+    log_to_stdout()
+    reading = load_config(task, path)
+    if reading.config is None:
+        raise ConfigError(reading.problems)
+    configure_cpu()
+    import_paddle(should_stop)
+    events = EventWriter.from_environment() if rank == 0 else EventWriter()
+    run_task(task, reading.config, events, should_stop)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Paddle's own way out may abort when another rank is faster; everything is written by now.
+    os._exit(code)
