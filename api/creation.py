@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.problems import ApiError
+from api.resources import Offer
 from api.service import Service
 from api.submission import Submission, check
 from store import idempotency, jobs, tables, wake
@@ -14,7 +15,7 @@ from store.hosts import list_hosts
 
 def checked(service: Service, body: Mapping[str, Any]) -> Submission:
     """The checked body. Raises ApiError (422) with everything that is wrong."""
-    return check(body, service.roots, lambda: _default_device(service))
+    return check(body, service.roots, lambda: _offers(service))
 
 
 def create_job(service: Service, body: Mapping[str, Any], key: str | None) -> tuple[tables.Job, bool]:
@@ -74,8 +75,7 @@ def _new_job(submission: Submission) -> jobs.NewJob:
     )
 
 
-def _default_device(service: Service) -> str:
-    """gpu where some host has one: a job that does not say wants the faster kind."""
+def _offers(service: Service) -> list[Offer]:
+    """What every host has that ever registered: one that is away now may come back."""
     with service.database.reading() as session:
-        kinds = {host.device for host in list_hosts(session)}
-    return "gpu" if "gpu" in kinds else "cpu"
+        return [Offer(host.device, len(host.devices)) for host in list_hosts(session)]

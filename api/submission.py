@@ -8,8 +8,9 @@ from pydantic import ValidationError
 
 from api.explain import explain
 from api.problems import MOST_PROBLEMS, invalid
+from api.resources import DevicePlan, Offer, plan_devices
 from api.schemas.jobs import JobRequest, Resources, ResourcesRequest
-from trainer.config import Reading, TaskConfig, read_config, task_problem
+from trainer.config import Reading, read_config, task_problem
 from trainer.config.names import tasks_with
 from trainer.config.preflight import Checked, Roots, check_job, path_problems
 from trainer.config.problems import Problem
@@ -27,13 +28,13 @@ class Submission:
     warnings: tuple[Problem, ...]
 
 
-def check(body: Mapping[str, Any], roots: Roots, default_device: Callable[[], str]) -> Submission:
+def check(body: Mapping[str, Any], roots: Roots, offers: Callable[[], Sequence[Offer]]) -> Submission:
     """Checks everything that can be known before a device is taken.
 
     Args:
         body: the JSON object of the request.
         roots: the folders that models and data may come from.
-        default_device: the kind of device for a job that names none.
+        offers: asked for what the hosts have.
 
     Raises:
         ApiError: 422 with all problems, each at its place below `body`.
@@ -41,21 +42,25 @@ def check(body: Mapping[str, Any], roots: Roots, default_device: Callable[[], st
     if misplaced := _arguments_beside_config(body):
         raise invalid([misplaced])
     request, problems = _read_request(body)
-    reading, checked, config_problems = _check_config(body, roots)
+    reading, config_problems = _read_config(body)
     problems += config_problems
-    resources = None
-    if request is not None and reading is not None and checked is not None:
-        resources, resource_problems = _plan(request.resources, reading, checked.config, default_device)
-        problems += resource_problems
-    if request is None or reading is None or checked is None or resources is None or problems:
+    devices: DevicePlan | None = None
+    if request and reading and reading.config:
+        devices = plan_devices(request.resources, reading, reading.config, offers)
+        problems += devices.problems
+    checked = None
+    if reading:
+        checked, config_problems = _check_config(reading, roots, devices.world_size if devices else None)
+        problems += config_problems
+    if request is None or reading is None or checked is None or devices is None or problems:
         raise invalid(problems)
     return Submission(
         request=request,
         given=reading.given,
         resolved=checked.config.resolved(),
-        resources=resources,
+        resources=devices.resources,
         statistics=checked.statistics,
-        warnings=tuple(_below_config((*reading.warnings, *checked.warnings))),
+        warnings=(*_below_config((*reading.warnings, *checked.warnings)), *devices.warnings),
     )
 
 
@@ -97,50 +102,28 @@ def _known_fields(loc: Sequence[str | int]) -> Iterable[str]:
     return (ResourcesRequest if loc[0] == "resources" else JobRequest).model_fields
 
 
-def _check_config(
-    body: Mapping[str, Any], roots: Roots
-) -> tuple[Reading | None, Checked | None, list[Problem]]:
+def _read_config(body: Mapping[str, Any]) -> tuple[Reading | None, list[Problem]]:
+    """The arguments of the job; None when there are none to read."""
     task, config = body.get("task"), body.get("config")
     if not isinstance(task, str):
-        return None, None, []
+        return None, []
     problem = task_problem(task)
     if problem is not None:
-        return None, None, [replace(problem, loc=("body", *problem.loc))]
+        return None, [replace(problem, loc=("body", *problem.loc))]
     if not isinstance(config, dict):
-        return None, None, []
-    reading = read_config(task, config)
+        return None, []
+    return read_config(task, config), []
+
+
+def _check_config(
+    reading: Reading, roots: Roots, world_size: int | None
+) -> tuple[Checked | None, list[Problem]]:
+    """What the arguments refer to, and all that is wrong with them; None when they cannot be used at all."""
     if reading.config is None:
-        problems = [*reading.problems, *path_problems(reading, roots)]
-        return reading, None, list(_below_config(problems))
-    checked = check_job(reading.config, roots)
-    return reading, checked, list(_below_config(checked.problems))
+        return None, list(_below_config([*reading.problems, *path_problems(reading, roots)]))
+    checked = check_job(reading.config, roots, world_size=world_size)
+    return checked, list(_below_config(checked.problems))
 
 
 def _below_config(problems: Iterable[Problem]) -> Iterable[Problem]:
     return (replace(problem, loc=("body", "config", *problem.loc)) for problem in problems)
-
-
-def _plan(
-    request: ResourcesRequest | None, reading: Reading, config: TaskConfig, default_device: Callable[[], str]
-) -> tuple[Resources, list[Problem]]:
-    """The devices of the job, which must be as many and of the kind that its config says."""
-    request = request or ResourcesRequest.model_validate({})
-    needed = config.world_size()
-    each = request.devices_per_node or max(needed // request.nodes, 1)
-    problems = []
-    if request.nodes * each != needed:
-        msg = f"got {request.nodes} node(s) x {each} device(s) = {request.nodes * each}, expected {needed}"
-        hint = f"The parallel degrees of the config multiply to {needed}; change them or the resources."
-        problems.append(Problem(("body", "resources"), msg, hint))
-    named = _device_of(reading)
-    if request.device and named and request.device != named:
-        msg = f"got {request.device!r}, but the config's device is {named!r}"
-        problems.append(Problem(("body", "resources", "device"), msg, "Name the device in one place only."))
-    device = request.device or named or default_device()
-    return Resources(nodes=request.nodes, devices_per_node=each, device=device), problems
-
-
-def _device_of(reading: Reading) -> str | None:
-    """The kind of device that the argument file itself names."""
-    device = str(reading.given.get("device") or "").partition(":")[0]
-    return device if device in ("cpu", "gpu") else None

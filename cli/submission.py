@@ -52,8 +52,15 @@ def read_submission(
         body["task"] = task
     elif "task" not in body:
         body["task"], guessed_from = guess_task(body["config"], path)
-    body.update({name: value for name, value in extras.items() if value not in (None, {})})
-    return Submission(body, guessed_from)
+    extras = given(**extras)
+    if "resources" in extras and isinstance(body.get("resources"), dict):
+        extras["resources"] = body["resources"] | extras["resources"]
+    return Submission(body | extras, guessed_from)
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Those that are set: neither None nor an empty object."""
+    return {name: value for name, value in values.items() if value not in (None, {})}
 
 
 def guess_task(config: Mapping[str, Any], path: Path) -> tuple[str, str]:

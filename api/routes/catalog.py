@@ -31,9 +31,12 @@ def show_preset(family: str, name: str) -> Preset:
         )
     shipped = preset(family, name)
     problem = task_problem(shipped.task)
-    problems = (problem,) if problem else read_config(shipped.task, shipped.config).problems
+    reading = read_config(shipped.task, shipped.config)
     return Preset(
-        **_summary(family, name), config=shipped.config, problems=[ProblemItem.of(each) for each in problems]
+        **_summary(family, name),
+        config=shipped.config,
+        devices=reading.draft.world_size() if reading.draft else 1,
+        problems=[ProblemItem.of(each) for each in ((problem,) if problem else reading.problems)],
     )
 
 

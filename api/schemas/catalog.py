@@ -23,6 +23,7 @@ class PresetPage(Page[PresetSummary]):
 
 class Preset(PresetSummary):
     config: dict[str, Any] = Field(description="The argument file as it ships")
+    devices: int = Field(description="The fewest that its parallel degrees need; any multiple will do")
     problems: list[ProblemItem] = Field(
         description="What this version refuses of it: to be changed before it is sent; paths aside"
     )

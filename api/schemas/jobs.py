@@ -12,6 +12,9 @@ from store.states import Status
 from trainer.config import TASKS
 
 MOST_LABELS = 64
+MOST_NODES = 1024
+MOST_DEVICES = 64
+"""On one node."""
 MOST_TOKENS = 4096
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 JobName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PRINTABLE)]
@@ -21,13 +24,15 @@ Device = Literal["cpu", "gpu"]
 
 
 class ResourcesRequest(BaseModel):
-    """The devices that a job asks for; together as many as its config's parallel degrees need."""
+    """The devices that a job asks for: together a multiple of what its config's parallel degrees need. Each
+    multiple takes data of its own.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    nodes: int = Field(1, ge=1, le=1024, description="Hosts, all at once or none")
+    nodes: int = Field(1, ge=1, le=MOST_NODES, description="Hosts, all at once or none")
     devices_per_node: int | None = Field(
-        None, ge=1, le=64, description="Devices on each host; default: what the config needs"
+        None, ge=1, le=MOST_DEVICES, description="Devices on each host; default: what the config needs"
     )
     device: Device | None = Field(
         None, description="Kind of device; default: the config's `device`, else gpu where a host has one"

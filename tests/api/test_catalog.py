@@ -27,21 +27,21 @@ def test_presets_say_which_of_them_this_version_can_run(refusing_client: httpx.C
     assert ("quantize", True) not in available
 
 
-@pytest.mark.parametrize(
-    ("path", "refused"),
-    [
-        ("gemma/sft", "sharding_parallel_degree"),
-        ("gemma/dpo", "tensor_parallel_degree"),
-        ("bloom/ptq", "task"),
-    ],
-)
-def test_a_preset_tells_what_has_to_be_changed_before_it_runs(
-    refusing_client: httpx.Client, path: str, refused: str
-) -> None:
-    (problem,) = refusing_client.get(f"/presets/{path}").json()["problems"]
-    assert problem["loc"] == [refused]
+def test_a_preset_tells_what_has_to_be_changed_before_it_runs(refusing_client: httpx.Client) -> None:
+    (problem,) = refusing_client.get("/presets/bloom/ptq").json()["problems"]
+    assert problem["loc"] == ["task"]
     assert problem["msg"]
     assert problem["hint"]
+
+
+@pytest.mark.parametrize(
+    ("path", "devices"), [("gemma/sft", 8), ("gemma/dpo", 2), ("bloom/sft", 4), ("bloom/lora", 1)]
+)
+def test_a_preset_tells_how_many_devices_it_needs(
+    refusing_client: httpx.Client, path: str, devices: int
+) -> None:
+    preset = refusing_client.get(f"/presets/{path}").json()
+    assert (preset["devices"], preset["problems"]) == (devices, [])
 
 
 @pytest.mark.parametrize("path", ["gemma/sftt", "gemm/sft", "..%2f..", "gemma/%00", "gemma/..%2fsft"])

@@ -126,7 +126,8 @@ def test_a_secret_is_never_shown_or_stored(
         ({"dataset_name_or_path": "nowhere"}, ("dataset_name_or_path",)),
         ({"dataset_name_or_path": "/etc"}, ("dataset_name_or_path",)),
         ({"output_dir": "/tmp/elsewhere"}, ("output_dir",)),
-        ({"sharding": "stage2", "sharding_parallel_degree": 8}, ("sharding_parallel_degree",)),
+        ({"sharding": "stage2", "pipeline_parallel_degree": 2}, ("sharding",)),
+        ({"tensor_parallel_degree": 3}, ("tensor_parallel_degree",)),
     ],
 )
 def test_a_bad_argument_is_named_with_its_remedy(
@@ -201,7 +202,7 @@ def test_all_problems_are_told_at_once(refusing_client: httpx.Client, config: di
         ({"name": ""}, ("body", "name"), "at least 1 character"),
         ({"name": "a\nb"}, ("body", "name"), "expected text that matches"),
         ({"labels": {"team": 3}}, ("body", "labels", "team"), "got 3, expected text"),
-        ({"resources": {"nodes": 2}}, ("body", "resources"), "got 2 node(s) x 1 device(s) = 2, expected 1"),
+        ({"resources": {"nodes": 2000}}, ("body", "resources", "nodes"), "expected a number <= 1024"),
         ({"resources": {"device": "tpu"}}, ("body", "resources", "device"), "expected one of 'cpu' or 'gpu'"),
         ({"resources": {"devices": 1}}, ("body", "resources", "devices"), "unknown field"),
         ({"prioritty": 1}, ("body", "prioritty"), "Did you mean 'priority'?"),

@@ -40,6 +40,14 @@ def test_a_whole_body_is_sent_as_it_is_with_the_overrides_in_its_config(tmp_path
     }
 
 
+def test_devices_that_are_given_go_before_those_of_the_body(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_text('{"task": "finetune", "resources": {"nodes": 2, "device": "gpu"}, "config": {}}')
+    submission = read_submission(path, None, [], {"resources": {"devices_per_node": 4, "nodes": 1}})
+    assert submission.body["resources"] == {"nodes": 1, "devices_per_node": 4, "device": "gpu"}
+    assert "resources" in read_submission(path, None, [], {"resources": {}}).body
+
+
 def test_override_values_are_json_where_they_can_be_and_text_elsewhere() -> None:
     words = ["a=1", "b=3e-05", "c=true", "d=null", "e=./out", 'f="1"', "g=[1, 2]", "h=x=y", "i=", "j=NaN"]
     assert parse_overrides(words) == {

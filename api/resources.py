@@ -1,0 +1,98 @@
+"""The devices of a job: as many as its config needs or a multiple of it, of a kind that some host has."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from api.schemas.jobs import MOST_DEVICES, Resources, ResourcesRequest
+from trainer.config import Reading, TaskConfig
+from trainer.config.problems import Problem
+from trainer.config.topology import misfit
+
+RESOURCES = ("body", "resources")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What one registered host has: so many devices of a kind, busy or not."""
+
+    device: str
+    devices: int
+
+
+@dataclass(frozen=True)
+class DevicePlan:
+    """What a job asks the scheduler for, and what is to be said about it."""
+
+    resources: Resources
+    problems: tuple[Problem, ...]
+    warnings: tuple[Problem, ...]
+
+    @property
+    def world_size(self) -> int | None:
+        """Devices on all hosts; None when they cannot be had like that."""
+        return None if self.problems else self.resources.nodes * self.resources.devices_per_node
+
+
+def plan_devices(
+    request: ResourcesRequest | None,
+    reading: Reading,
+    config: TaskConfig,
+    offers: Callable[[], Sequence[Offer]],
+) -> DevicePlan:
+    """The devices of a job. What the request leaves open follows from the config.
+
+    Args:
+        offers: asked for what the hosts have.
+    """
+    request = request or ResourcesRequest.model_validate({})
+    hosts = offers()
+    each = request.devices_per_node or max(config.world_size() // request.nodes, 1)
+    named = _device_of(reading)
+    device = request.device or named or _default_device(hosts)
+    problems = [problem for problem in (_misfit(request.nodes, each, config), _too_many(each)) if problem]
+    if request.device and named and request.device != named:
+        msg = f"got {request.device!r}, but the config's device is {named!r}"
+        problems.append(Problem((*RESOURCES, "device"), msg, "Name the device in one place only."))
+    resources = Resources(nodes=request.nodes, devices_per_node=each, device=device)
+    warning = None if problems else _nowhere(resources, hosts)
+    return DevicePlan(resources, tuple(problems), (warning,) if warning else ())
+
+
+def _misfit(nodes: int, each: int, config: TaskConfig) -> Problem | None:
+    """The problem of another number of devices than the config can use."""
+    problem = misfit(config, nodes * each)
+    if problem is None:
+        return None
+    msg = f"got {nodes} node(s) x {each} device(s) = {nodes * each}: {problem.msg}"
+    return Problem(RESOURCES, msg, problem.hint)
+
+
+def _too_many(each: int) -> Problem | None:
+    if each <= MOST_DEVICES:
+        return None
+    msg = f"the config needs {each} devices on each node, expected at most {MOST_DEVICES}"
+    return Problem(RESOURCES, msg, "Ask for more nodes, or lower the parallel degrees.")
+
+
+def _nowhere(wanted: Resources, hosts: Sequence[Offer]) -> Problem | None:
+    """The warning that no host that is known could take the job. One may still join, so it is no problem."""
+    of_kind = [host.devices for host in hosts if host.device == wanted.device]
+    enough = sum(count >= wanted.devices_per_node for count in of_kind)
+    if enough >= wanted.nodes or not hosts:
+        return None
+    each = f"{wanted.devices_per_node} {wanted.device} device{'s' if wanted.devices_per_node > 1 else ''}"
+    asked = each if wanted.nodes == 1 else f"{wanted.nodes} hosts with {each}"
+    have = f"{enough or 'none'} of the {len(of_kind)} that are known has so many"
+    msg = f"asks for {asked}: {have if of_kind else 'none is known'}"
+    return Problem(RESOURCES, msg, "It waits until such a host joins.")
+
+
+def _device_of(reading: Reading) -> str | None:
+    """The kind of device that the argument file itself names."""
+    device = str(reading.given.get("device") or "").partition(":")[0]
+    return device if device in ("cpu", "gpu") else None
+
+
+def _default_device(hosts: Sequence[Offer]) -> str:
+    """gpu where some host has one: a job that does not say wants the faster kind."""
+    return "gpu" if any(host.device == "gpu" for host in hosts) else "cpu"
