@@ -1,7 +1,8 @@
 """What every causal language model offers, and the part of it that is the same in every family."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,13 @@ from paddle import Tensor, nn
 
 from trainer.models.adapter import Adapter, Prefix
 from trainer.models.configuration import ModelConfig
-from trainer.models.layers import FusedLinear, Head
+from trainer.models.heads import Heads
+from trainer.models.layers import Head, SplitEmbedding
+from trainer.models.linear import AnyLinear, Fused
 from trainer.models.passes import LogProbabilityPass, LossPass, MetricsPass, Pass
-from trainer.models.placement import WHOLE, Placement
-from trainer.models.weights import Weight, WeightMap
+from trainer.models.placement import WHOLE, Placement, TensorRank
+from trainer.models.sequence import missing_tokens
+from trainer.models.weights import Weight, WeightMap, shard_of
 from trainer.ops.alibi import Alibi
 from trainer.ops.attention import cached_attention, causal_attention
 from trainer.ops.branches import BranchedDocuments
@@ -21,6 +25,7 @@ from trainer.ops.kv_cache import KVCache
 from trainer.ops.linear_cross_entropy import TokenLoss
 from trainer.ops.packing import Packing
 from trainer.ops.prefix import PrefixedDocuments
+from trainer.ops.tensor_group import own_random
 
 # attend(q, k, v, layer): how tokens see each other; q [tokens, heads * head_dim] → the same shape.
 Attend = Callable[[Tensor, Tensor, Tensor, int], Tensor]
@@ -58,13 +63,15 @@ class CausalLM(nn.Layer):
     Attributes:
         config: the family's configuration.
         placement: what of the model is here.
+        heads: the attention heads that are here.
         lm_head: the vocabulary projection, where the last stage is.
         dtype: dtype of the parameters, such as "float32".
-        alibi_slopes: float32 `[heads]` when positions enter as linear biases of attention, else None.
+        alibi_slopes: float32 `[heads here]` when positions enter as linear biases of attention, else None.
         generation_config: content of generation_config.json; kept and written back. None when there is none.
         adapter: what is trained in place of the parameters, which are then frozen; None: they are trained.
         prefix: keys and values in front of every document; None: there are none.
         before_pass: told of the packing of every forward pass before it begins.
+        wrap_attention: what a pass uses in place of its attention.
     """
 
     lm_head: Head
@@ -73,12 +80,14 @@ class CausalLM(nn.Layer):
         super().__init__()
         self.config = config
         self.placement = placement
+        self.heads = Heads.of(config, placement.tensor)
         self.alibi_slopes: np.ndarray | None = None
         self.dtype: str = paddle.get_default_dtype()
         self.generation_config: dict[str, Any] | None = None
         self.adapter: Adapter | None = None
         self.prefix: Prefix | None = None
         self.before_pass: Callable[[Packing], None] | None = None
+        self.wrap_attention: Callable[[Attend], Attend] = lambda attend: attend
 
     @property
     def head_weight(self) -> Tensor:
@@ -118,17 +127,23 @@ class CausalLM(nn.Layer):
         if self.before_pass is not None:
             self.before_pass(packing)
         if self.prefix is None:
-            return self.context(packing.positions), self._packed_attention(packing)
+            attend = self.wrap_attention(self._packed_attention(packing))
+            return self.context(packing.positions), attend
         if packing.branches is not None:
             raise NotImplementedError("documents with branches have no prefix")
         documents = PrefixedDocuments.of(packing.lengths, packing.positions, self.prefix.tokens)
         attend = self._attention(documents.lengths, documents.positions)
-        attend = documents.attention(attend, self.prefix.pairs())
+        attend = self.wrap_attention(documents.attention(attend, self.prefix.pairs()))
         return self.context(packing.positions + documents.tokens), attend
 
     def final_states(self, ids: Tensor, packing: Packing) -> Tensor:
         """Final hidden states `[tokens, hidden]` of packed ids `[tokens]`."""
-        return self._through_stages(ids, *self.prepare(packing))
+        tokens = ids.shape[0]
+        if more := missing_tokens(tokens, self.placement.tensor):
+            ids = paddle.concat([ids, paddle.zeros([more], ids.dtype)])
+            packing = packing.extended(more)
+        x = self._through_stages(ids, *self.prepare(packing))
+        return x[:tokens] if more else x
 
     def forward(
         self, input_ids: Tensor, position_ids: Tensor | None = None, attention_mask: Tensor | None = None
@@ -236,7 +251,7 @@ class CausalLM(nn.Layer):
             if parameter.name in added:
                 continue
             owner, _, kind = name.rpartition(".")
-            for weight in _weights(owner, kind, layers.get(owner), parameter):
+            for weight in _weights(owner, kind, layers.get(owner), parameter, self.placement.tensor):
                 weights[weight.name] = weight
         return weights
 
@@ -263,12 +278,13 @@ class CausalLM(nn.Layer):
 
     def _attention(self, lengths: tuple[int, ...], positions: np.ndarray) -> Attend:
         """Attention over packed documents of these lengths at these positions."""
-        heads = self.config.num_attention_heads, self.config.num_key_value_heads
+        heads, tensor = self.heads.counts, self.placement.tensor
         dropout = self.config.attention_dropout if self.training else 0.0
         alibi = None if self.alibi_slopes is None else Alibi(self.alibi_slopes, positions)
 
         def attend(q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:
-            return causal_attention(q, k, v, lengths, *heads, alibi=alibi, dropout=dropout)
+            with own_random() if dropout > 0.0 and tensor is not None else nullcontext():
+                return causal_attention(q, k, v, lengths, *heads, alibi=alibi, dropout=dropout)
 
         return attend
 
@@ -276,14 +292,19 @@ class CausalLM(nn.Layer):
         return self.lm_head(hidden, None, "logits")
 
 
-def _weights(owner: str, kind: str, layer: nn.Layer | None, parameter: Tensor) -> Iterator[Weight]:
+def _weights(
+    owner: str, kind: str, layer: nn.Layer | None, parameter: Tensor, tensor: TensorRank | None
+) -> Iterator[Weight]:
     """The tensors of the files that the parameter `kind` of the module `owner` holds."""
-    transposed = isinstance(layer, nn.Linear) and kind == "weight"
-    if not isinstance(layer, FusedLinear):
-        yield Weight(f"{owner}.{kind}", parameter, transposed)
+    transposed = isinstance(layer, AnyLinear) and kind == "weight"
+    if not isinstance(layer, Fused):
+        whole = layer.vocab_size if isinstance(layer, Head | SplitEmbedding) else None
+        weight = Weight(f"{owner}.{kind}", parameter, transposed)
+        yield replace(weight, shard=shard_of(weight, tensor, whole))
         return
     place = owner.rpartition(".")[0]
     start = 0
     for part, outputs in layer.parts.items():
-        yield Weight(f"{place}.{part}.{kind}", parameter, transposed, (start, start + outputs))
+        weight = Weight(f"{place}.{part}.{kind}", parameter, transposed, (start, start + outputs))
+        yield replace(weight, shard=shard_of(weight, tensor))
         start += outputs

@@ -1,49 +1,27 @@
-"""Layers that families share. Fresh parameters are zero until weights are loaded or drawn, so that nothing is
-drawn in vain.
+"""Layers that families share besides linear ones. Fresh matrices are zero until weights are loaded or drawn.
+
+So nothing is drawn in vain.
 """
 
-from collections.abc import Mapping
 from typing import Literal
 
 import paddle
 import paddle.nn.functional as functional
 from paddle import Tensor, nn
+from paddle.distributed.fleet.layers.mpu.mp_layers import VocabParallelEmbedding
 
-from trainer.ops.bias import add_bias
-from trainer.ops.linear_cross_entropy import linear_cross_entropy, project
+from trainer.models.linear import ZERO
+from trainer.models.placement import TensorRank
+from trainer.ops.linear_cross_entropy import TokenLoss, linear_cross_entropy, project
 from trainer.ops.linear_log_probabilities import linear_log_probabilities
-
-ZERO = nn.initializer.Constant(0.0)
+from trainer.ops.split_vocabulary import (
+    VocabularyPart,
+    split_cross_entropy,
+    split_log_probabilities,
+    split_logits,
+)
 
 HeadOutput = Literal["loss", "metrics", "log_probabilities", "logits"]
-
-
-class Linear(nn.Linear):
-    """A linear layer on packed tokens `[tokens, inputs]`; its weight is `[inputs, outputs]`."""
-
-    def __init__(self, inputs: int, outputs: int, bias: bool = False) -> None:
-        zero = paddle.ParamAttr(initializer=ZERO)
-        super().__init__(inputs, outputs, weight_attr=zero, bias_attr=zero if bias else False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = paddle.matmul(x, self.weight)
-        return out if self.bias is None else add_bias(out, self.bias)
-
-
-class FusedLinear(Linear):
-    """Several linear layers with the same input as one matrix; files store them apart.
-
-    Attributes:
-        parts: name of each of them, a sibling of this layer in the files, and its number of outputs.
-    """
-
-    def __init__(self, inputs: int, parts: Mapping[str, int], bias: bool = False) -> None:
-        super().__init__(inputs, sum(parts.values()), bias)
-        self.parts = dict(parts)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
-        """The outputs of each part."""
-        return tuple(paddle.split(super().forward(x), list(self.parts.values()), axis=1))
 
 
 class LayerNorm(nn.LayerNorm):
@@ -61,23 +39,59 @@ class LayerNorm(nn.LayerNorm):
         return functional.layer_norm(input, self._normalized_shape, weight, self.bias, self._epsilon)
 
 
-def embedding(vocab_size: int, width: int) -> nn.Embedding:
+def vocabulary_part(vocab_size: int, tensor: TensorRank) -> VocabularyPart:
+    """The tokens of a rank: equally many on each, the last ones fewer."""
+    rows = -(-vocab_size // tensor.size)
+    first = tensor.rank * rows
+    return VocabularyPart(first, min(rows, vocab_size - first), rows, vocab_size, tensor.group)
+
+
+class SplitEmbedding(VocabParallelEmbedding):
+    """The rows of a token embedding that are a rank's `vocabulary_part`; every rank gets whole embeddings.
+
+    Attributes:
+        vocab_size: size of the whole vocabulary.
+    """
+
+    def __init__(self, vocab_size: int, width: int, tensor: TensorRank) -> None:
+        rows = vocabulary_part(vocab_size, tensor).rows * tensor.size
+        super().__init__(rows, width, weight_attr=_zero(), mp_group=tensor.group)
+        self.vocab_size = vocab_size
+
+
+def embedding(vocab_size: int, width: int, tensor: TensorRank | None = None) -> nn.Embedding | SplitEmbedding:
     """A token embedding, `[vocabulary, width]`."""
-    return nn.Embedding(vocab_size, width, weight_attr=paddle.ParamAttr(initializer=ZERO))
+    if tensor is not None:
+        return SplitEmbedding(vocab_size, width, tensor)
+    return nn.Embedding(vocab_size, width, weight_attr=_zero())
 
 
 class Head(nn.Layer):
     """The vocabulary projection, `[vocabulary, width]`, and what is computed with it.
 
+    Attributes:
+        vocab_size: size of the whole vocabulary.
+
     Args:
         tied: the embedding's parameter where the head has none of its own. The layer holds it all the same:
             weights that are spread over processes are gathered for the layers that hold them.
+        tensor: the rank that has some of the rows; what is computed is the same on all of them.
     """
 
-    def __init__(self, vocab_size: int, width: int, tied: Tensor | None = None) -> None:
+    def __init__(
+        self, vocab_size: int, width: int, tied: Tensor | None = None, tensor: TensorRank | None = None
+    ) -> None:
         super().__init__()
-        fresh = tied is None
-        self.weight = self.create_parameter([vocab_size, width], default_initializer=ZERO) if fresh else tied
+        self.vocab_size = vocab_size
+        self._part = None if tensor is None else vocabulary_part(vocab_size, tensor)
+        if tied is not None:
+            self.weight = tied
+            return
+        rows = vocab_size if self._part is None else self._part.rows
+        self.weight = self.create_parameter([rows, width], default_initializer=ZERO)
+        if self._part is not None:
+            self.weight.is_distributed = True
+            self.weight.split_axis = 0
 
     def forward(self, hidden: Tensor, labels: Tensor | None, what: HeadOutput) -> Tensor:
         """Float32, from hidden states `[tokens, width]` and int64 labels `[tokens]`, -100 = none.
@@ -88,10 +102,29 @@ class Head(nn.Layer):
                 "logits", `[tokens, vocabulary]`, which need no labels.
         """
         if what == "logits" or labels is None:
-            return project(hidden, self.weight)
+            return self._logits(hidden)
         if what == "log_probabilities":
-            return linear_log_probabilities(hidden, self.weight, labels)
-        found = linear_cross_entropy(hidden, self.weight, labels)
+            return self._log_probabilities(hidden, labels)
+        found = self._cross_entropy(hidden, labels)
         if what == "loss":
             return found.sum.reshape([1])
         return paddle.stack([found.sum, paddle.to_tensor(float(found.correct or 0))])
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        if self._part is None:
+            return project(hidden, self.weight)
+        return split_logits(hidden, self.weight, self._part)
+
+    def _log_probabilities(self, hidden: Tensor, labels: Tensor) -> Tensor:
+        if self._part is None:
+            return linear_log_probabilities(hidden, self.weight, labels)
+        return split_log_probabilities(hidden, self.weight, labels, self._part)
+
+    def _cross_entropy(self, hidden: Tensor, labels: Tensor) -> TokenLoss:
+        if self._part is None:
+            return linear_cross_entropy(hidden, self.weight, labels)
+        return split_cross_entropy(hidden, self.weight, labels, self._part)
+
+
+def _zero() -> paddle.ParamAttr:
+    return paddle.ParamAttr(initializer=ZERO)

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paddle import nn
-
 from trainer.config.known_models import KNOWN_MODELS
 from trainer.config.problems import DataError, Problem
 from trainer.models.base import CausalLM
@@ -18,6 +16,7 @@ from trainer.models.gemma.configuration import GemmaConfig
 from trainer.models.gemma.modeling import Gemma
 from trainer.models.gemma.parts import ROLES as GEMMA_ROLES
 from trainer.models.gemma.parts import SPLITS as GEMMA_SPLITS
+from trainer.models.linear import AnyLinear
 from trainer.models.parts import Role, SplitRules
 
 
@@ -44,7 +43,7 @@ class LinearLayer:
     """A linear layer of a model: its path, the module, what it does."""
 
     path: str
-    layer: nn.Linear
+    layer: AnyLinear
     role: Role
 
 
@@ -97,7 +96,7 @@ def linear_layers(model: CausalLM) -> Iterator[LinearLayer]:
     """The linear layers of a model's decoder layers, in order."""
     roles = family(model.config.model_type).roles
     for path, layer in model.named_sublayers():
-        if isinstance(layer, nn.Linear):
+        if isinstance(layer, AnyLinear):
             yield LinearLayer(path, layer, roles[path.rpartition(".")[2]])
 
 

@@ -8,6 +8,7 @@ tensors.
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,22 +83,43 @@ class SafetensorsFile:
             return (items.astype(np.uint32) << 16).view(np.float32)
         return items
 
-    def pieces(self, name: str, limit: int) -> Iterator[tuple[int, np.ndarray]]:
-        """One tensor of at least one dimension, some rows at a time: (first row, rows).
+    def pieces(
+        self, name: str, limit: int, region: tuple[slice, ...] = ()
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """One tensor of at least one dimension, some rows at a time: (first row of the region, rows).
 
         bfloat16 comes as its bits, in uint16, which Paddle takes for bfloat16.
 
         Args:
             name: of a tensor whose dtype is among `FLOATS`.
             limit: bytes that a piece may take on disk; a piece has at least one row.
+            region: a range along the first axes, without steps; nothing else is read. Of a tensor with more
+                than two dimensions, only the rows may be a part.
         """
         header = self.headers[name]
         count, *row = header.shape
         width = math.prod(row)
-        step = max(1, limit // max(1, width * header.item_size))
-        for start in range(0, count, step):
-            rows = min(step, count - start)
-            yield start, self.numbers(name, start * width, rows * width).reshape(rows, *row)
+        first, end, _ = (region[0] if region else slice(None)).indices(count)
+        left, right, _ = (region[1] if len(region) > 1 else slice(None)).indices(width)
+        step = max(1, limit // max(1, (right - left) * header.item_size))
+        for start in range(first, end, step):
+            rows = min(step, end - start)
+            if right - left == width:
+                piece = self.numbers(name, start * width, rows * width).reshape(rows, *row)
+            else:
+                piece = self._columns(name, range(start, start + rows), left, right)
+            yield start - first, piece
+
+    def _columns(self, name: str, rows: range, left: int, right: int) -> np.ndarray:
+        """Some columns of some rows of a matrix."""
+        header = self.headers[name]
+        width = header.shape[1]
+        found = np.empty((len(rows), right - left), _NUMPY[header.dtype])
+        with self.path.open("rb", buffering=0) as file:
+            for row, target in zip(rows, found, strict=True):
+                place = (row * width + left) * header.item_size
+                os.preadv(file.fileno(), [target.data], self._start + self._offsets[name] + place)
+        return found
 
     def numbers(self, name: str, first: int, count: int) -> np.ndarray:
         """Some numbers of a flattened tensor whose dtype is among `FLOATS`; bfloat16 comes as its bits.

@@ -65,18 +65,19 @@ class Target:
         linear = self.weights[0].transposed
         return shape[::-1] if linear and layout is Layout.PADDLENLP else shape
 
-    def split(self, outputs: np.ndarray) -> list[np.ndarray]:
-        """The parts of a fused tensor `[out, …]`, in the order of `weights`.
+    def outputs(self) -> list[np.ndarray]:
+        """Which outputs of the stored tensor each of `weights` has, in the order of its own.
 
         PaddleNLP puts the query heads that share a key head beside it: q … q k v, q … q k v, …
         """
         sizes = [weight.disk_shape[0] for weight in self.weights]
+        stored = np.arange(sum(sizes))
         if self.heads is None:
-            return np.split(outputs, np.cumsum(sizes)[:-1])
+            return np.split(stored, np.cumsum(sizes)[:-1])
         key_heads = self.heads[1]
-        groups = outputs.reshape(key_heads, -1, *outputs.shape[1:])
+        groups = stored.reshape(key_heads, -1)
         parts = np.split(groups, np.cumsum([size // key_heads for size in sizes])[:-1], axis=1)
-        return [part.reshape(-1, *outputs.shape[1:]) for part in parts]
+        return [part.reshape(-1) for part in parts]
 
 
 class StoredNames:

@@ -2,7 +2,9 @@
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +13,10 @@ import paddle
 from safetensors import SafetensorError
 
 from trainer.config.problems import DataError, Problem
+from trainer.models.placement import WHOLE
+from trainer.models.registry import family
 from trainer.models.safetensors_file import FLOATS, SafetensorsFile
-from trainer.models.weights import INDEX_FILE, SINGLE_FILE
+from trainer.models.weights import INDEX_FILE, SINGLE_FILE, Weight, WeightMap
 from trainer.models.weights_layout import Layout, StoredNames, Target
 
 if TYPE_CHECKING:
@@ -27,16 +31,18 @@ _PICKLES = ("*.pdparams", "*.bin", "*.pt", "*.pth", "*.ckpt")
 def load_weights(model: "CausalLM", directory: Path) -> None:
     """Fill a model's parameters from a directory.
 
-    Every header is checked before the first tensor is read. Each tensor is read once, a piece at a time, so
-    memory holds little more than the model. Layouts and names: see `trainer.models.weights_layout`. float16,
-    bfloat16, float32 and float64 are converted to the parameter's dtype.
+    Every header is checked before the first tensor is read, those of tensors that are not here too. What is
+    here is read once, a piece at a time, so memory holds little more than the model, and nothing else is
+    read. Layouts and names: see `trainer.models.weights_layout`. float16, bfloat16, float32 and float64 are
+    converted to the parameter's dtype.
 
     Raises:
         DataError: tensors are missing, misshapen or unknown, or files cannot be read; all problems at once.
     """
     files = _open_all(weight_files(directory))
-    for entry in _plan(model, files, directory):
-        entry.fill()
+    here = model.parameter_names()
+    for entry in _plan(_whole(model), files, directory):
+        entry.fill(here)
 
 
 def weight_files(directory: Path) -> list[Path]:
@@ -72,19 +78,25 @@ class _Entry:
     turned_head: bool
 
     @paddle.no_grad()
-    def fill(self) -> None:
-        weight, *others = self.target.weights
-        if others:
-            tensor = self.file.read(self.stored)
-            outputs = tensor.T if self.layout is Layout.PADDLENLP else tensor
-            for owner, part in zip(self.target.weights, self.target.split(outputs), strict=True):
-                owner.fill(paddle.to_tensor(np.ascontiguousarray(part)))
-            return
-        turn = self.turned_head or (weight.transposed and self.layout is Layout.HUGGING_FACE)
-        along_outputs = turn or weight.parameter.ndim == 1
-        for start, rows in self.file.pieces(self.stored, _PIECE_BYTES):
+    def fill(self, here: WeightMap) -> None:
+        """Read what belongs to the weights that are `here`."""
+        for owner, outputs in zip(self.target.weights, self.target.outputs(), strict=True):
+            if weight := here.get(owner.name):
+                for first, run in _runs(outputs[weight.region[0]]):
+                    self._fill_run(weight, first, run)
+
+    def _fill_run(self, weight: Weight, first: int, run: slice) -> None:
+        """Read neighbouring outputs of the stored tensor: those of the region from `first` on."""
+        region = (run, *weight.region[1:])
+        outputs_first = not weight.transposed or self.layout is Layout.HUGGING_FACE
+        if self.turned_head:
+            outputs_first = False
+        turn = outputs_first == weight.transposed
+        pieces = self.file.pieces(self.stored, _PIECE_BYTES, region if outputs_first else region[::-1])
+        for start, rows in pieces:
             piece = np.ascontiguousarray(rows.T) if turn else rows
-            weight.fill_piece(start, paddle.to_tensor(piece), along_outputs)
+            place = ((first + start, 0) if outputs_first else (first, start))[: rows.ndim]
+            weight.fill_piece(place[::-1] if weight.transposed else place, paddle.to_tensor(piece))
 
 
 def _plan(model: "CausalLM", files: list[SafetensorsFile], directory: Path) -> list[_Entry]:
@@ -151,6 +163,22 @@ def _missing(model: "CausalLM", directory: Path, filled: set[str]) -> list[Probl
         for name, weight in model.parameter_names().items()
         if name not in filled
     ]
+
+
+def _runs(numbers: np.ndarray) -> Iterator[tuple[int, slice]]:
+    """Ascending numbers as (place of the first one, range of neighbours)."""
+    edges = [0, *np.flatnonzero(np.diff(numbers) != 1) + 1, len(numbers)]
+    for first, end in pairwise(map(int, edges)):
+        if end > first:
+            yield first, slice(int(numbers[first]), int(numbers[end - 1]) + 1)
+
+
+def _whole(model: "CausalLM") -> "CausalLM":
+    """The model, or one with all its tensors, which have shapes and no values."""
+    if model.placement == WHOLE:
+        return model
+    with paddle.LazyGuard():
+        return family(model.config.model_type).model_class(model.config)
 
 
 def _indexed_files(index: Path) -> list[Path]:

@@ -12,7 +12,8 @@ from paddle import Tensor, nn
 
 from trainer.models.base import Attend, CausalLM, Stage
 from trainer.models.configuration import ModelConfig
-from trainer.models.layers import ZERO, Head, Linear, embedding
+from trainer.models.layers import Head, embedding
+from trainer.models.linear import ZERO, Linear
 from trainer.models.parts import Role, Split, SplitRules
 from trainer.models.placement import WHOLE, Placement
 from trainer.models.registry import Family

@@ -15,37 +15,41 @@ from paddle import Tensor, nn
 
 from trainer.models.base import Attend, CausalLM, Stage
 from trainer.models.bloom.configuration import BloomConfig
-from trainer.models.layers import Head, LayerNorm, Linear, embedding
-from trainer.models.placement import WHOLE, Placement
+from trainer.models.heads import Heads
+from trainer.models.layers import Head, LayerNorm, embedding
+from trainer.models.linear import column, row
+from trainer.models.placement import WHOLE, Placement, TensorRank
+from trainer.models.sequence import all_tokens, own_tokens, random_of_tokens, sees_own_tokens
 from trainer.ops.alibi import alibi_slopes
 
 
 class BloomAttention(nn.Layer):
     """Attention whose fused projection gives, head by head, query, key and value."""
 
-    def __init__(self, config: BloomConfig, index: int) -> None:
+    def __init__(self, config: BloomConfig, index: int, tensor: TensorRank | None) -> None:
         super().__init__()
         hidden = config.hidden_size
-        self.query_key_value = Linear(hidden, 3 * hidden, bias=True)
-        self.dense = Linear(hidden, hidden, bias=True)
-        self._heads = config.num_attention_heads
+        self.query_key_value = column(hidden, 3 * hidden, tensor, bias=True)
+        self.dense = row(hidden, hidden, tensor, bias=True)
+        self._heads = len(Heads.of(config, tensor).queries)
         self._index = index
 
     def forward(self, x: Tensor, attend: Attend) -> Tensor:
-        tokens, hidden = x.shape
-        fused = self.query_key_value(x).reshape([tokens, self._heads, 3, -1])
-        q, k, v = (part.reshape([tokens, hidden]) for part in paddle.unbind(fused, axis=2))
+        fused = self.query_key_value(x)
+        tokens = fused.shape[0]
+        fused = fused.reshape([tokens, self._heads, 3, -1])
+        q, k, v = (part.reshape([tokens, -1]) for part in paddle.unbind(fused, axis=2))
         return self.dense(attend(q, k, v, self._index))
 
 
 class BloomMLP(nn.Layer):
     """Four times as wide inside, with the tanh form of GELU."""
 
-    def __init__(self, config: BloomConfig) -> None:
+    def __init__(self, config: BloomConfig, tensor: TensorRank | None) -> None:
         super().__init__()
         hidden = config.hidden_size
-        self.dense_h_to_4h = Linear(hidden, 4 * hidden, bias=True)
-        self.dense_4h_to_h = Linear(4 * hidden, hidden, bias=True)
+        self.dense_h_to_4h = column(hidden, 4 * hidden, tensor, bias=True)
+        self.dense_4h_to_h = row(4 * hidden, hidden, tensor, bias=True)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.dense_4h_to_h(functional.gelu(self.dense_h_to_4h(x), approximate=True))
@@ -54,12 +58,13 @@ class BloomMLP(nn.Layer):
 class BloomLayer(nn.Layer):
     """One decoder layer."""
 
-    def __init__(self, config: BloomConfig, index: int) -> None:
+    def __init__(self, config: BloomConfig, index: int, tensor: TensorRank | None) -> None:
         super().__init__()
-        self.input_layernorm = _layer_norm(config)
-        self.self_attention = BloomAttention(config, index)
-        self.post_attention_layernorm = _layer_norm(config)
-        self.mlp = BloomMLP(config)
+        self.input_layernorm = _layer_norm(config, tensor)
+        self.self_attention = BloomAttention(config, index, tensor)
+        self.post_attention_layernorm = _layer_norm(config, tensor)
+        self.mlp = BloomMLP(config, tensor)
+        self._tensor = tensor
         self._residual_is_normal = config.apply_residual_connection_post_layernorm
         self._dropout = config.hidden_dropout
 
@@ -71,7 +76,8 @@ class BloomLayer(nn.Layer):
 
     def _add(self, x: Tensor, normal: Tensor, out: Tensor) -> Tensor:
         if self._dropout > 0.0:
-            out = functional.dropout(out, self._dropout, training=self.training)
+            with random_of_tokens(self._tensor):
+                out = functional.dropout(out, self._dropout, training=self.training)
         return (normal if self._residual_is_normal else x) + out
 
 
@@ -81,14 +87,14 @@ class BloomDecoder(nn.Layer):
     def __init__(self, config: BloomConfig, placement: Placement) -> None:
         super().__init__()
         here = [index for index in range(config.num_hidden_layers) if placement.has(index + 1)]
-        has_end = placement.has(config.num_hidden_layers + 1)
+        has_end, tensor = placement.has(config.num_hidden_layers + 1), placement.tensor
         if placement.has(0) or (has_end and config.tie_word_embeddings):
-            self.word_embeddings = embedding(config.vocab_size, config.hidden_size)
+            self.word_embeddings = embedding(config.vocab_size, config.hidden_size, tensor)
         if placement.has(0):
-            self.word_embeddings_layernorm = _layer_norm(config)
-        self.h = nn.LayerDict({str(index): BloomLayer(config, index) for index in here})
+            self.word_embeddings_layernorm = _layer_norm(config, tensor)
+        self.h = nn.LayerDict({str(index): BloomLayer(config, index, tensor) for index in here})
         if has_end:
-            self.ln_f = _layer_norm(config)
+            self.ln_f = _layer_norm(config, tensor)
 
 
 class Bloom(CausalLM):
@@ -101,8 +107,8 @@ class Bloom(CausalLM):
         self.transformer = BloomDecoder(config, placement)
         if placement.has(config.num_hidden_layers + 1):
             tied = self.transformer.word_embeddings.weight if config.tie_word_embeddings else None
-            self.lm_head = Head(config.vocab_size, config.hidden_size, tied)
-        self.alibi_slopes = alibi_slopes(config.num_attention_heads)
+            self.lm_head = Head(config.vocab_size, config.hidden_size, tied, placement.tensor)
+        self.alibi_slopes = self.heads.own(alibi_slopes(config.num_attention_heads))
 
     def stages(self) -> list[Stage]:
         first = ("transformer.word_embeddings", "transformer.word_embeddings_layernorm")
@@ -110,13 +116,19 @@ class Bloom(CausalLM):
         stages = [
             Stage(0, first, lambda ids, *_: self._embed(ids)),
             *(Stage(int(index) + 1, (f"transformer.h.{index}",), layer) for index, layer in layers),
-            Stage(last, ("transformer.ln_f",), lambda x, *_: self.transformer.ln_f(x)),
+            Stage(last, ("transformer.ln_f",), lambda x, *_: self._end(x)),
         ]
         return [stage for stage in stages if self.placement.has(stage.number)]
 
     def _embed(self, ids: Tensor) -> Tensor:
-        return self.transformer.word_embeddings_layernorm(self.transformer.word_embeddings(ids))
+        x = own_tokens(self.transformer.word_embeddings(ids), self.placement.tensor)
+        return self.transformer.word_embeddings_layernorm(x)
+
+    def _end(self, x: Tensor) -> Tensor:
+        return all_tokens(self.transformer.ln_f(x), self.placement.tensor)
 
 
-def _layer_norm(config: BloomConfig) -> LayerNorm:
-    return LayerNorm(config.hidden_size, epsilon=config.layer_norm_epsilon)
+def _layer_norm(config: BloomConfig, tensor: TensorRank | None) -> LayerNorm:
+    norm = LayerNorm(config.hidden_size, epsilon=config.layer_norm_epsilon)
+    sees_own_tokens(norm, tensor)
+    return norm

@@ -13,8 +13,11 @@ from paddle import Tensor, nn
 
 from trainer.models.base import Attend, CausalLM, Stage
 from trainer.models.gemma.configuration import GemmaConfig
-from trainer.models.layers import ZERO, FusedLinear, Head, Linear, embedding
-from trainer.models.placement import WHOLE, Placement
+from trainer.models.heads import Heads
+from trainer.models.layers import Head, embedding
+from trainer.models.linear import ZERO, column, fused, row, whole
+from trainer.models.placement import WHOLE, Placement, TensorRank
+from trainer.models.sequence import all_tokens, own_tokens, sees_own_tokens
 from trainer.ops.alibi import alibi_slopes
 from trainer.ops.geglu import geglu
 from trainer.ops.rms_norm import rms_norm
@@ -27,10 +30,11 @@ Rotary = tuple[RotaryTable, ...] | None
 class GemmaRMSNorm(nn.Layer):
     """Normalisation with the scale 1 + weight."""
 
-    def __init__(self, config: GemmaConfig) -> None:
+    def __init__(self, config: GemmaConfig, tensor: TensorRank | None) -> None:
         super().__init__()
         self.weight = self.create_parameter([config.hidden_size], default_initializer=ZERO)
         self._epsilon = config.rms_norm_eps
+        sees_own_tokens(self, tensor)
 
     def forward(self, x: Tensor) -> Tensor:
         return rms_norm(x, self.weight, self._epsilon)
@@ -39,24 +43,27 @@ class GemmaRMSNorm(nn.Layer):
 class GemmaAttention(nn.Layer):
     """Grouped-query attention."""
 
-    def __init__(self, config: GemmaConfig, index: int) -> None:
+    def __init__(self, config: GemmaConfig, index: int, tensor: TensorRank | None) -> None:
         super().__init__()
         hidden, bias = config.hidden_size, config.attention_bias
         width = config.num_attention_heads * config.head_dim
         kv_width = config.num_key_value_heads * config.head_dim
-        self._fused = config.fuse_attention_qkv
+        self._heads = Heads.of(config, tensor)
+        self._fused = config.fuse_attention_qkv and self._heads.keys_are_split
         if self._fused:
             parts = {"q_proj": width, "k_proj": kv_width, "v_proj": kv_width}
-            self.qkv_proj = FusedLinear(hidden, parts, bias)
+            self.qkv_proj = fused(hidden, parts, tensor, bias)
         else:
-            self.q_proj = Linear(hidden, width, bias)
-            self.k_proj = Linear(hidden, kv_width, bias)
-            self.v_proj = Linear(hidden, kv_width, bias)
-        self.o_proj = Linear(width, hidden, bias)
+            keys = column if self._heads.keys_are_split else whole
+            self.q_proj = column(hidden, width, tensor, bias)
+            self.k_proj = keys(hidden, kv_width, tensor, bias)
+            self.v_proj = keys(hidden, kv_width, tensor, bias)
+        self.o_proj = row(width, hidden, tensor, bias)
         self._index = index
 
     def forward(self, x: Tensor, rotary: Rotary, attend: Attend) -> Tensor:
         q, k, v = self.qkv_proj(x) if self._fused else (self.q_proj(x), self.k_proj(x), self.v_proj(x))
+        k, v = self._heads.own_keys(k), self._heads.own_keys(v)
         if rotary is not None:
             query_rotary, key_rotary = rotary
             q, k = rotate(q, query_rotary), rotate(k, key_rotary)
@@ -66,16 +73,16 @@ class GemmaAttention(nn.Layer):
 class GemmaMLP(nn.Layer):
     """down(gelu(gate(x)) * up(x))."""
 
-    def __init__(self, config: GemmaConfig) -> None:
+    def __init__(self, config: GemmaConfig, tensor: TensorRank | None) -> None:
         super().__init__()
         hidden, inner = config.hidden_size, config.intermediate_size
         self._fused = config.fuse_attention_ffn
         if self._fused:
-            self.gate_up_fused_proj = FusedLinear(hidden, {"gate_proj": inner, "up_proj": inner})
+            self.gate_up_fused_proj = fused(hidden, {"gate_proj": inner, "up_proj": inner}, tensor)
         else:
-            self.gate_proj = Linear(hidden, inner)
-            self.up_proj = Linear(hidden, inner)
-        self.down_proj = Linear(inner, hidden)
+            self.gate_proj = column(hidden, inner, tensor)
+            self.up_proj = column(hidden, inner, tensor)
+        self.down_proj = row(inner, hidden, tensor)
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up_fused_proj(x) if self._fused else (self.gate_proj(x), self.up_proj(x))
@@ -85,12 +92,12 @@ class GemmaMLP(nn.Layer):
 class GemmaLayer(nn.Layer):
     """One decoder layer."""
 
-    def __init__(self, config: GemmaConfig, index: int) -> None:
+    def __init__(self, config: GemmaConfig, index: int, tensor: TensorRank | None) -> None:
         super().__init__()
-        self.input_layernorm = GemmaRMSNorm(config)
-        self.self_attn = GemmaAttention(config, index)
-        self.post_attention_layernorm = GemmaRMSNorm(config)
-        self.mlp = GemmaMLP(config)
+        self.input_layernorm = GemmaRMSNorm(config, tensor)
+        self.self_attn = GemmaAttention(config, index, tensor)
+        self.post_attention_layernorm = GemmaRMSNorm(config, tensor)
+        self.mlp = GemmaMLP(config, tensor)
 
     def forward(self, x: Tensor, rotary: Rotary, attend: Attend) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), rotary, attend)
@@ -103,12 +110,12 @@ class GemmaDecoder(nn.Layer):
     def __init__(self, config: GemmaConfig, placement: Placement) -> None:
         super().__init__()
         here = [index for index in range(config.num_hidden_layers) if placement.has(index + 1)]
-        has_end = placement.has(config.num_hidden_layers + 1)
+        has_end, tensor = placement.has(config.num_hidden_layers + 1), placement.tensor
         if placement.has(0) or (has_end and config.tie_word_embeddings):
-            self.embed_tokens = embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.LayerDict({str(index): GemmaLayer(config, index) for index in here})
+            self.embed_tokens = embedding(config.vocab_size, config.hidden_size, tensor)
+        self.layers = nn.LayerDict({str(index): GemmaLayer(config, index, tensor) for index in here})
         if has_end:
-            self.norm = GemmaRMSNorm(config)
+            self.norm = GemmaRMSNorm(config, tensor)
 
 
 class Gemma(CausalLM):
@@ -121,9 +128,9 @@ class Gemma(CausalLM):
         self.model = GemmaDecoder(config, placement)
         if placement.has(config.num_hidden_layers + 1):
             tied = self.model.embed_tokens.weight if config.tie_word_embeddings else None
-            self.lm_head = Head(config.vocab_size, config.hidden_size, tied)
+            self.lm_head = Head(config.vocab_size, config.hidden_size, tied, placement.tensor)
         if config.alibi:
-            self.alibi_slopes = alibi_slopes(config.num_attention_heads)
+            self.alibi_slopes = self.heads.own(alibi_slopes(config.num_attention_heads))
         # The factor is rounded to the compute dtype, as in the reference implementation.
         self._embedding_scale = float(paddle.full([], math.sqrt(config.hidden_size), self.parameter_dtype))
 
@@ -132,7 +139,7 @@ class Gemma(CausalLM):
         stages = [
             Stage(0, ("model.embed_tokens",), lambda ids, *_: self._embed(ids)),
             *(Stage(int(index) + 1, (f"model.layers.{index}",), layer) for index, layer in layers),
-            Stage(self.config.num_hidden_layers + 1, ("model.norm",), lambda x, *_: self.model.norm(x)),
+            Stage(self.config.num_hidden_layers + 1, ("model.norm",), lambda x, *_: self._end(x)),
         ]
         return [stage for stage in stages if self.placement.has(stage.number)]
 
@@ -140,8 +147,12 @@ class Gemma(CausalLM):
         config = self.config
         if config.alibi:
             return None
-        heads = config.num_attention_heads, config.num_key_value_heads
-        return rotary_tables(positions, config.head_dim, config.rope_theta, heads, self.parameter_dtype)
+        counts = self.heads.counts
+        return rotary_tables(positions, config.head_dim, config.rope_theta, counts, self.parameter_dtype)
 
     def _embed(self, ids: Tensor) -> Tensor:
-        return self.model.embed_tokens(ids) * self._embedding_scale
+        x = own_tokens(self.model.embed_tokens(ids), self.placement.tensor)
+        return x * self._embedding_scale
+
+    def _end(self, x: Tensor) -> Tensor:
+        return all_tokens(self.model.norm(x), self.placement.tensor)

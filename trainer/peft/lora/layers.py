@@ -15,7 +15,7 @@ from paddle import Tensor, nn
 
 from trainer.config.adapters import LoraSettings
 from trainer.models.base import CausalLM
-from trainer.models.layers import ZERO, FusedLinear
+from trainer.models.linear import ZERO, AnyLinear, Fused
 from trainer.models.registry import linear_layers
 
 
@@ -62,7 +62,7 @@ class Target:
     """
 
     path: str
-    layer: nn.Linear
+    layer: AnyLinear
     part: str | None = None
 
     @property
@@ -74,7 +74,7 @@ class Target:
     def sizes(self) -> tuple[int, int]:
         """Inputs and outputs."""
         inputs, outputs = self.layer.weight.shape
-        if self.part is not None and isinstance(self.layer, FusedLinear):
+        if self.part is not None and isinstance(self.layer, Fused):
             outputs = self.layer.parts[self.part]
         return inputs, outputs
 
@@ -82,7 +82,7 @@ class Target:
 def targets(model: CausalLM) -> Iterator[Target]:
     """Every linear layer of the decoder layers, as the files name them."""
     for found in linear_layers(model):
-        if isinstance(found.layer, FusedLinear):
+        if isinstance(found.layer, Fused):
             place = found.path.rpartition(".")[0]
             for part in found.layer.parts:
                 yield Target(f"{place}.{part}", found.layer, part)
@@ -102,7 +102,7 @@ def _hook(target: Target, low_rank: LowRank) -> Callable[[Any, tuple[Tensor, ...
     def add(layer: nn.Layer, inputs: tuple[Tensor, ...], output: Any) -> Any:
         if not low_rank.enabled:
             return output
-        if target.part is None or not isinstance(layer, FusedLinear):
+        if target.part is None or not isinstance(layer, Fused):
             return output + low_rank(inputs[0]).astype(output.dtype)
         parts = list(output)
         place = list(layer.parts).index(target.part)

@@ -13,7 +13,7 @@ import paddle
 from paddle import Tensor, nn
 
 from trainer.config.adapters import PrefixSettings
-from trainer.models.layers import ZERO
+from trainer.models.linear import ZERO
 from trainer.models.weights import Weight, WeightMap
 
 # PEFT's name for the keys and values of all layers.
