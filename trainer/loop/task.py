@@ -26,6 +26,7 @@ from trainer.loop.results import write_results
 from trainer.loop.resume import starting_checkpoint
 from trainer.loop.setup import Material, StopQuestion, count_parameters, prepare_run
 from trainer.loop.train import train
+from trainer.models.recompute import recompute_activations
 from trainer.parallel.layout import Layout
 
 log = logging.getLogger(__name__)
@@ -75,6 +76,8 @@ def run_training(
         start = from_main(layout, lambda: starting_checkpoint(config, events))
     material = read()
     model = starting_model(config, start, partial(placement, layout))
+    if config.recompute:
+        recompute_activations(model, config.recompute_granularity)
     all_parameters, trainable = count_parameters(layout, model)
     log.info(
         "%s, %.4g million parameters, on %s; %d of them are trained (%.3g %%)",

@@ -5,7 +5,7 @@ other kernel than without. Queries at these positions are zero, and what comes o
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +14,9 @@ from paddle import Tensor
 
 # Keys and values of one layer, each `[prefix tokens, kv_heads * head_dim]`.
 KeyValuePair = tuple[Tensor, Tensor]
+
+# attend(q, k, v, layer)
+Attention = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 
 
 @dataclass(frozen=True)
@@ -45,23 +48,39 @@ class PrefixedDocuments:
         own = paddle.to_tensor(np.flatnonzero(is_own))
         return cls(longer, shifted, tokens, paddle.to_tensor(order), own)
 
-    def attention(
-        self, attend: Callable[[Tensor, Tensor, Tensor, int], Tensor], prefix: Sequence[KeyValuePair]
-    ) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
+    def attention(self, attend: Attention, prefix: Sequence[KeyValuePair]) -> "PrefixAttention":
         """Attention of the documents' own tokens to the prefix and themselves.
 
         Args:
             attend: attention over documents of `lengths` at `positions`.
             prefix: keys and values of every layer.
         """
+        return PrefixAttention(self, attend, prefix)
 
-        def with_prefix(q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:
-            keys, values = prefix[layer]
-            nothing = paddle.zeros([self.tokens, q.shape[1]], q.dtype)
-            out = attend(self._widen(nothing, q), self._widen(keys, k), self._widen(values, v), layer)
-            return paddle.gather(out, self._own)
+    def own(self, x: Tensor) -> Tensor:
+        """The rows of the documents' own tokens."""
+        return paddle.gather(x, self._own)
 
-        return with_prefix
-
-    def _widen(self, prefix: Tensor, own: Tensor) -> Tensor:
+    def widened(self, prefix: Tensor, own: Tensor) -> Tensor:
+        """The rows of the prefix in front of each document's own."""
         return paddle.gather(paddle.concat([prefix.astype(own.dtype), own]), self._source)
+
+
+@dataclass(frozen=True)
+class PrefixAttention:
+    """Attention to a prefix and to the documents themselves; called as any attention is."""
+
+    documents: PrefixedDocuments
+    attend: Attention
+    prefix: Sequence[KeyValuePair]
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:
+        keys, values = self.prefix[layer]
+        widened = self.documents.widened
+        nothing = paddle.zeros([self.documents.tokens, q.shape[1]], q.dtype)
+        out = self.attend(widened(nothing, q), widened(keys, k), widened(values, v), layer)
+        return self.documents.own(out)
+
+    def replaced(self, layer: int, pair: KeyValuePair) -> "PrefixAttention":
+        """The same with other keys and values for one layer."""
+        return replace(self, prefix=[*self.prefix[:layer], pair, *self.prefix[layer + 1 :]])
