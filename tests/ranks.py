@@ -114,11 +114,21 @@ class _Server:
         )
 
     def run(self, job: _Job) -> None:
-        """Have the server run a job; returns when all its processes have ended."""
+        """Have the server run a job; returns when all its processes have ended.
+
+        When that is interrupted, as by the time limit of a test, server and job are ended: the next call must
+        not take this job's answer for its own.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        _write(self._process.stdin, job)
-        _read(self._process.stdout)
+        try:
+            _write(self._process.stdin, job)
+            _read(self._process.stdout)
+        except BaseException:
+            del _servers[os.getpid()]
+            self._process.kill()
+            self._process.wait()
+            raise
 
 
 _servers: dict[int, _Server] = {}

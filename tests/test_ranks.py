@@ -1,6 +1,7 @@
 """Functions in several processes: results, failures, and nothing left behind."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -79,6 +80,21 @@ def test_a_death_is_told_with_its_exit_code() -> None:
 def test_ranks_that_take_too_long_are_ended() -> None:
     with pytest.raises(RankError, match=r"ranks \[0, 1\] of 2 were not done after 0.5 s"):
         run_ranks(2, _sleep, timeout_s=0.5)
+
+
+def test_an_interrupted_call_does_not_disturb_the_next_one() -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_ranks(2, _sleep)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert [result[0] for result in run_ranks(2, _place, 0)] == [0, 1]
 
 
 def test_a_function_inside_a_function_is_refused() -> None:
