@@ -76,7 +76,7 @@ class GlobalNormClip(ClipGradBase):
         found = [(parameter, gradient) for parameter, gradient in params_grads if gradient is not None]
         total = self._square_sum(found)
         self._add_up(total)
-        self.norm = math.sqrt(float(total)) / self.loss_scale
+        self.norm = math.sqrt(float(total))
         if not math.isfinite(self.norm):
             raise GradientsNotFinite(self.norm)
         factor = 1.0 / self.loss_scale
@@ -89,7 +89,8 @@ class GlobalNormClip(ClipGradBase):
     def _square_sum(self, found: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
         if not found:
             return paddle.zeros([], "float64")
-        squares = paddle.stack([square_sum(gradient) for _, gradient in found]).astype("float64")
+        squares = paddle.stack([square_sum(gradient, self.loss_scale) for _, gradient in found])
+        squares = squares.astype("float64")
         shares = [1.0 / self._copies(parameter) for parameter, _ in found]
         return (squares * paddle.to_tensor(shares, dtype="float64")).sum()
 
@@ -97,9 +98,11 @@ class GlobalNormClip(ClipGradBase):
         return f"GlobalNormClip({self._max_norm})"
 
 
-def square_sum(gradient: Tensor) -> Tensor:
-    """The sum of the squares of a tensor, a float32 scalar."""
+def square_sum(gradient: Tensor, scale: float = 1.0) -> Tensor:
+    """The sum of the squares of a tensor divided by `scale`, a float32 scalar."""
     flat = gradient.astype("float32").reshape([1, -1])
+    if scale != 1.0:
+        flat = flat * (1.0 / scale)
     if flat.place.is_gpu_place():
         return _OPERATORS.squared_l2_norm(flat).reshape([])
     # Paddle's CPU matmul is several times faster here than its sum, dot or norm.

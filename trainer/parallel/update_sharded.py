@@ -23,6 +23,7 @@ from trainer.parallel.clip import SLICE_PREFIX, GlobalNormClip
 from trainer.parallel.layout import Layout
 from trainer.parallel.sharded_state import Copies, Part
 from trainer.parallel.update import Updater
+from trainer.peft.prefix.encoder import PrefixEncoder
 
 
 class StateUpdater(Updater):
@@ -151,6 +152,8 @@ class WeightUpdater(Updater):
             dp_group=layout.dp_group,
             segment_size=segment_size,
             sync_comm=True,
+            # What it returns may be its parameter itself, and that has to stay when it has run.
+            exclude_layer=[id(layer) for layer in model.sublayers() if isinstance(layer, PrefixEncoder)],
         )
         self._sliced = [parameter for parameter in model.parameters() if hasattr(parameter, "fw_storage")]
 

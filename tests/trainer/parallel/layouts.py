@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import paddle
 
 from trainer.config import FinetuneConfig
+from trainer.config.adapters import LoraSettings
 from trainer.loop.engine import SingleEngine
 from trainer.loop.precision import FullPrecision, LossScale
 from trainer.models import load_model
@@ -22,6 +23,8 @@ from trainer.parallel.layout import Layout, start
 from trainer.parallel.topology import Topology
 from trainer.parallel.update import Updater
 from trainer.parallel.update_choice import make_updater
+from trainer.peft.lora.adapter import add_lora
+from trainer.peft.prefix.adapter import add_prefix
 
 VOCABULARY = 500
 MICRO_BATCHES = 5
@@ -48,23 +51,39 @@ class Job:
     unlabelled: int = -1
     options: Mapping[str, Any] = field(default_factory=dict)
     segment_size: int = SMALL_SEGMENT
+    adapter: Literal["none", "lora", "lora+", "prefix", "projected prefix"] = "none"
+    loss_scale: float = 1.0
 
 
 @dataclass
 class Record:
-    """What came of it: loss and gradient norm of every step (NaN: skipped), loss on other data, weights."""
+    """What came of it.
+
+    Attributes:
+        losses, norms: of every step; where it was skipped, what the error said of the norm.
+        evaluation: of other data, with the adapter and without it.
+        weights: after training, by path; as parts where tensor parallelism splits them.
+        loss_scale: after training.
+    """
 
     losses: list[float]
     norms: list[float]
     evaluation: list[float]
     weights: dict[str, np.ndarray]
+    loss_scale: float
+
+
+class SteepScale(LossScale):
+    """Falls so far that it is no close call what overflows: over two processes losses are doubled."""
+
+    FALL = 2.0**-70
 
 
 class ScaledPrecision(FullPrecision):
-    """fp32 with the loss scale of fp16."""
+    """fp32 with a loss scale."""
 
     def __init__(self, scale: float) -> None:
-        self.scale = LossScale(scale)
+        self.scale = SteepScale(scale)
 
     @property
     def loss_scale(self) -> float:
@@ -82,7 +101,8 @@ def train(job: Job) -> Record:
     """Runs in a rank, or in this process when the topology is that of one."""
     layout = start(job.topology, seed=0)
     model = load(job, layout)
-    updater = make_updater(model, job.config, layout=layout, segment_size=job.segment_size)
+    precision = FullPrecision() if job.loss_scale == 1.0 else ScaledPrecision(job.loss_scale)
+    updater = make_updater(model, job.config, precision, layout, segment_size=job.segment_size)
     if job.sgd:
         make_sgd(updater)
     engine = make_engine(model, updater, layout)
@@ -91,9 +111,8 @@ def train(job: Job) -> Record:
         loss, norm = take_step(engine, updater, job, step)
         losses.append(loss)
         norms.append(norm)
-    found = engine.outcomes(Passes([2] * 3, lambda number: MetricsPass(*tokens(job.steps, number))))
     weights = {name: local.numpy() for name, local in whole_weights(model, updater).items()}
-    return Record(losses, norms, [value for outcome in found for value in outcome.tolist()], weights)
+    return Record(losses, norms, evaluate(engine, job), weights, precision.loss_scale)
 
 
 def load(job: Job, layout: Layout) -> CausalLM:
@@ -101,7 +120,32 @@ def load(job: Job, layout: Layout) -> CausalLM:
     if topology.tensor > 1:
         place = layout.tensor_rank, topology.tensor, layout.tensor_group
         tensor = TensorRank(*place, sequence=topology.sequence_parallel)
-    return load_model(job.model, options=job.options, placement=Placement(tensor=tensor))
+    model = load_model(job.model, options=job.options, place=lambda config: Placement(tensor=tensor))
+    add_adapter(model, job)
+    return model
+
+
+def add_adapter(model: CausalLM, job: Job) -> None:
+    match job.adapter:
+        case "lora":
+            add_lora(model, LoraSettings(rank=4, alpha=8.0), seed=1)
+        case "lora+":
+            add_lora(model, LoraSettings(rank=4, alpha=8.0), seed=1).scale_rate_of_b(4.0)
+        case "prefix":
+            add_prefix(model, tokens=5)
+        case "projected prefix":
+            add_prefix(model, tokens=5, projection=12)
+
+
+def evaluate(engine: Any, job: Job) -> list[float]:
+    """Losses and correct tokens of three passes, one at a time and all at once, and of the base model."""
+    passes = Passes([2] * 3, lambda number: MetricsPass(*tokens(job.steps, number)))
+    single = Passes([2], lambda number: MetricsPass(*tokens(job.steps, 7)))
+    found = [*engine.outcomes(single), *engine.outcomes(passes)]
+    if engine.model.adapter is not None:
+        with engine.model.adapter.disabled():
+            found += engine.outcomes(passes)
+    return [value for outcome in found for value in outcome.tolist()]
 
 
 def make_engine(model: CausalLM, updater: Updater, layout: Layout) -> Any:
