@@ -10,9 +10,7 @@ from typing import Any
 from trainer.config.problems import Problem
 from trainer.config.rulebook import problem, warning
 from trainer.config.schema import DEGREES
-from trainer.config.values import show
 
-#: The only one of the switches of sharding that changes anything.
 SPLIT_PARAM = "split_param"
 
 #: Paddle's interleaved schedules are for pipelines of more devices than this.
@@ -98,14 +96,10 @@ def degree_without_sharding(config: Any) -> Iterator[Problem]:
 
 
 @warning("sharding", "sharding_parallel_config")
-def switches_of_sharding_without_effect(config: Any) -> Iterator[Problem]:
-    words = config.sharding_parallel_config.split()
-    name = "sharding_parallel_config"
-    if others := [word for word in words if word != SPLIT_PARAM]:
-        msg = f"{show(' '.join(others))} has no effect: the trainer chooses how its processes communicate"
-        yield Problem((name,), msg, "Leave these words out; they do not change the result.")
-    if SPLIT_PARAM in words and not config.sharding:
-        yield Problem((name,), "split_param has no effect without sharding", "Set sharding to stage1.")
+def cutting_without_sharding(config: Any) -> Iterator[Problem]:
+    if SPLIT_PARAM in config.sharding_parallel_config.split() and not config.sharding:
+        msg = "split_param has no effect without sharding"
+        yield Problem(("sharding_parallel_config",), msg, "Set sharding to stage1.")
 
 
 @warning("sequence_parallel", "tensor_parallel_degree")

@@ -321,6 +321,22 @@ def options_without_their_switch(config: Any) -> Iterator[Problem]:
             yield Problem((name,), f"{show(value)} has no effect without {switch}", f"Set {switch} to true.")
 
 
+#: Sets of words of which one has an effect, and why the others have none.
+ONE_WORD = {
+    "sharding_parallel_config": ("split_param", "the trainer chooses how its processes communicate"),
+    "unified_checkpoint_config": ("async_save", "checkpoints have one layout and are always whole"),
+}
+
+
+@warning(*ONE_WORD)
+def words_without_effect(config: Any) -> Iterator[Problem]:
+    for name, (with_effect, reason) in ONE_WORD.items():
+        others = [word for word in (getattr(config, name) or "").split() if word != with_effect]
+        if others:
+            msg = f"{show(' '.join(others))} has no effect: {reason}"
+            yield Problem((name,), msg, "Leave it out; the result is the same.")
+
+
 @warning("eval_with_do_generation", "do_eval")
 def generation_without_evaluation(config: Any) -> Iterator[Problem]:
     if config.eval_with_do_generation and not config.do_eval:

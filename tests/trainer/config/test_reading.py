@@ -288,7 +288,7 @@ def test_what_would_change_the_result_is_refused_with_a_reason(read: Read, name:
         ("sharding_comm_buffer_size_MB", 256),
         ("lora_rank", 64),
         ("max_seq_length", 512),
-        ("unified_checkpoint_config", "async_save"),
+        ("unified_checkpoint_config", "async_save remove_master_weight"),
         ("fuse_sequence_parallel_allreduce", True),
     ],
 )

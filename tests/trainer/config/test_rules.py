@@ -137,6 +137,7 @@ def test_what_is_legal_but_surely_unwanted_is_a_warning(
         {"do_train": False, "do_eval": True, "load_best_model_at_end": True},
         {"learning_rate": 0.03, "src_length": 2047},
         {"recompute": True, "recompute_granularity": "core_attn"},
+        {"unified_checkpoint_config": "async_save", "use_async_save": True},
     ],
 )
 def test_arguments_that_fit_are_accepted_silently(read: Read, arguments: dict[str, Any]) -> None:

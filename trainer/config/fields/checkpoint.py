@@ -29,14 +29,12 @@ class CheckpointFields(FieldGroup):
             ),
         ]
         | None
-    ) = setting("", "Switches of unified checkpoints.", ONE_LAYOUT)
+    ) = setting("", "Switches of unified checkpoints, of which async_save has an effect: see use_async_save.")
     ckpt_quant_stage: Literal["O0", "O1", "O2"] = setting(
         "O0", "Compress optimizer state.", no_effect("optimizer state is saved in full precision")
     )
     use_async_save: Flag | None = setting(
-        False,
-        "Write checkpoints beside training.",
-        no_effect("a step begins when the checkpoint is complete"),
+        False, "Write checkpoints beside training, which stops only to copy what changes."
     )
     ordered_save_group_size: Whole = setting(0, "Ranks that write at a time.", ONE_LAYOUT, ge=0)
     save_on_each_node: Flag = setting(False, "Write on every host.", ONE_LAYOUT)
