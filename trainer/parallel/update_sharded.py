@@ -68,10 +68,23 @@ class SplitUpdater(StateUpdater):
     Fleet reads gradients only from `main_grad` after the first step, so there have to be main gradients.
     """
 
+    def __init__(
+        self,
+        model: CausalLM,
+        optimizer: Any,
+        clip: GlobalNormClip,
+        precision: FullPrecision,
+        layout: Layout,
+        copies: Copies,
+    ) -> None:
+        super().__init__(model, optimizer, clip, precision, layout, copies)
+        # Fleet would do this only when it has summed up the gradients of the first step, and it does not sum
+        # those of parameters without their slices over data parallelism.
+        self._sharding._collect_comm_buffers()
+        self._sharding._assign_slice_grad()
+
     def _parts(self) -> Iterable[Part]:
         sharding = self._sharding
-        sharding._collect_comm_buffers()
-        sharding._assign_slice_grad()  # also gives the slices their shapes and numbers
         parts = []
         for buffer in sharding._comm_buffer_list:
             for parameter in buffer.params:

@@ -40,10 +40,18 @@ def job(tiny_gemma: Path, make_config: MakeConfig) -> Job:
 
 @pytest.fixture(scope="session")
 def untied_gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    sizes: dict[str, Any] = {"vocab_size": 512, "hidden_size": 32, "intermediate_size": 64}
-    heads = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
-    folder = tmp_path_factory.mktemp("models") / "untied-gemma"
-    return build_tiny_model("gemma", folder, **sizes, **heads, tie_word_embeddings=False)
+    return build_tiny_model(
+        "gemma",
+        tmp_path_factory.mktemp("models") / "untied-gemma",
+        vocab_size=512,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        tie_word_embeddings=False,
+    )
 
 
 def alone(job: Job) -> Record:
