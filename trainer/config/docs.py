@@ -147,10 +147,11 @@ A job runs on as many devices as its parallel degrees multiply to, or on a multi
 
     devices = tensor_parallel_degree x pipeline_parallel_degree x sharding_parallel_degree x data parallel
 
-What the degrees leave becomes data parallel; with `sharding` and no `sharding_parallel_degree` all of it becomes
-sharding. A step takes `per_device_train_batch_size` x `gradient_accumulation_steps` examples for each share of
-devices that has data of its own: devices / (`tensor_parallel_degree` x `pipeline_parallel_degree`) of them. With
-as many examples in a step, every layout gives the numbers of one process. Checkpoints resume in any layout.
+What the degrees leave becomes data parallel; with `sharding` and no `sharding_parallel_degree` all of it
+becomes sharding. A step takes `per_device_train_batch_size` x `gradient_accumulation_steps` examples for each
+share of devices that has data of its own, of which there are devices / (`tensor_parallel_degree` x
+`pipeline_parallel_degree`). With as many examples in a step, every layout gives the numbers of one process.
+Checkpoints resume in any layout.
 
 What cannot work is refused with the arithmetic, by the sizes in the model's `config.json`:
 
@@ -158,10 +159,12 @@ What cannot work is refused with the arithmetic, by the sizes in the model's `co
   Key heads that do not are on every device, and the vocabulary is filled up.
 * There is a layer for each of the `pipeline_parallel_degree` x `virtual_pp_degree` chunks. They need not have
   equally many.
-* `virtual_pp_degree` above 1 takes a pipeline of more than 2 devices, and at least as many
-  `gradient_accumulation_steps`.
+* `virtual_pp_degree` above 1 takes a pipeline of more than 2 devices.
 * A pipeline goes with `sharding` stage1 only, and neither with `prefix_tuning` nor `eval_with_do_generation`.
 * `split_param` in `sharding_parallel_config` goes with stage1 only.
+
+A pipeline keeps its devices busy with at least `pipeline_parallel_degree` `gradient_accumulation_steps`; a
+warning tells how long they wait with fewer.
 """
 
 

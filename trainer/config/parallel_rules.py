@@ -53,16 +53,6 @@ def chunks_need_a_longer_pipeline(config: Any) -> Iterator[Problem]:
         yield Problem(("virtual_pp_degree",), msg, "Set virtual_pp_degree to 1.")
 
 
-@problem("virtual_pp_degree", "pipeline_parallel_degree", "gradient_accumulation_steps")
-def chunks_need_micro_batches(config: Any) -> Iterator[Problem]:
-    batches, pipeline = config.gradient_accumulation_steps, config.pipeline_parallel_degree
-    if config.virtual_pp_degree > 1 and pipeline > MOST_WITHOUT_CHUNKS and batches < pipeline:
-        msg = f"gradient_accumulation_steps {batches} < pipeline_parallel_degree {pipeline}, expected at"
-        msg += f" least {pipeline} micro-batches with virtual_pp_degree {config.virtual_pp_degree}"
-        hint = f"Set gradient_accumulation_steps to {pipeline}, or virtual_pp_degree to 1."
-        yield Problem(("gradient_accumulation_steps",), msg, hint)
-
-
 @problem("prefix_tuning", "pipeline_parallel_degree")
 def no_prefix_in_a_pipeline(config: Any) -> Iterator[Problem]:
     if config.prefix_tuning and config.pipeline_parallel_degree > 1:
@@ -119,11 +109,18 @@ def chunks_without_a_pipeline(config: Any) -> Iterator[Problem]:
 @warning("pipeline_parallel_degree", "gradient_accumulation_steps", "virtual_pp_degree", "do_train")
 def a_pipeline_that_mostly_waits(config: Any) -> Iterator[Problem]:
     batches, pipeline = config.gradient_accumulation_steps, config.pipeline_parallel_degree
-    if config.do_train and config.virtual_pp_degree == 1 and batches < pipeline > 1:
+    if not config.do_train or batches >= pipeline:
+        return
+    few = f"gradient_accumulation_steps {batches} < pipeline_parallel_degree {pipeline}"
+    if config.virtual_pp_degree > 1:
+        msg = (
+            f"{few}: with virtual_pp_degree a step takes {pipeline} passes, {pipeline - batches} of them idle"
+        )
+    else:
         # 1F1B: of batches + pipeline - 1 turns a device works in `batches` (Narayanan et al. 2021).
         turns = batches + pipeline - 1
-        msg = f"gradient_accumulation_steps {batches} < pipeline_parallel_degree {pipeline}: each device"
-        msg += f" waits {turns - batches} of {turns} turns"
-        hint = f"Set gradient_accumulation_steps to {pipeline} or more, and a smaller"
-        hint += " per_device_train_batch_size."
-        yield Problem(("gradient_accumulation_steps",), msg, hint)
+        msg = f"{few}: each device waits {turns - batches} of {turns} turns"
+    hint = (
+        f"Set gradient_accumulation_steps to {pipeline} or more, and a smaller per_device_train_batch_size."
+    )
+    yield Problem(("gradient_accumulation_steps",), msg, hint)
