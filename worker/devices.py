@@ -42,12 +42,14 @@ def host_devices(settings: Settings, environment: Mapping[str, str]) -> list[dic
 def device_environment(
     settings: Settings, indices: Sequence[int], environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """Variables that let a trainer see the given devices and no other, and use its share of the cores."""
+    """Variables that let a trainer see the given devices and no other, and each of its processes, of which
+    there is one for a device, use its share of the cores.
+    """
     slots = max(len(indices), int(settings.devices.partition(":")[2] or len(indices)))
     variables = {"PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": ""}
     if "OMP_NUM_THREADS" not in environment:
         cores = len(os.sched_getaffinity(0))
-        variables["OMP_NUM_THREADS"] = str(max(1, cores * len(indices) // slots))
+        variables["OMP_NUM_THREADS"] = str(max(1, cores // slots))
     if device_kind(settings) == "gpu":
         ids = _visible_ids(environment)
         visible = [ids[index] for index in indices] if ids is not None else map(str, indices)

@@ -101,8 +101,7 @@ def prepare(settings: Settings, claimed: Claim, owner: str, renewed_at: float) -
         job_id=claimed.job_id,
         attempt=claimed.attempt,
         owner=owner,
-        # -P: nothing that a job writes into its workspace may pass for a module
-        command=(sys.executable, "-P", "-m", "trainer", claimed.task, str(files.config)),
+        command=trainer_command(claimed, files),
         env=device_environment(settings, claimed.devices, os.environ) | _roots(settings),
         workspace=str(files.path),
         output_dir=output_dir,
@@ -115,6 +114,16 @@ def prepare(settings: Settings, claimed: Claim, owner: str, renewed_at: float) -
     )
     spec.write()
     return spec
+
+
+def trainer_command(claimed: Claim, files: Workspace) -> tuple[str, ...]:
+    """The command line of the trainer: a process for each device, and its log in the attempt's folder."""
+    # -P: nothing that a job writes into its workspace may pass for a module
+    words = (sys.executable, "-P", "-m", "trainer", claimed.task, str(files.config))
+    if len(claimed.devices) == 1:
+        return words
+    logs = str(files.attempt(claimed.attempt).path)
+    return (*words, "--nproc", str(len(claimed.devices)), "--logs", logs, "--no-echo")
 
 
 def _roots(settings: Settings) -> dict[str, str]:

@@ -14,6 +14,8 @@ EXIT_BAD_DATA = 3
 EXIT_DEADLINE = 75
 SIGNAL_EXIT = 128
 """A shell or launcher that passes on the death of a child by signal N exits with 128 + N."""
+RANK_KILLED = "rank_killed"
+"""Kind of the error of a trainer with several processes, one of which was killed; its message names it."""
 
 
 class Stop(StrEnum):
@@ -99,6 +101,8 @@ def _by_signal(ending: Ending, number: int) -> Outcome:
             "Use a smaller batch or model, or a host with more memory."
         )
         return _failed(ending, Reason.out_of_memory, message)
+    if ending.error and ending.error.get("kind") == RANK_KILLED:
+        return _failed(ending, Reason.trainer_killed, ending.error["msg"], retryable=True)
     message = f"The trainer was killed by {_signal_name(number)}."
     if ending.error:
         message += f" Before that it said: {ending.error['msg']}"

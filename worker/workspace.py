@@ -7,7 +7,8 @@
         spec.json           what the runner of this attempt needs to know
         events.jsonl        written by the trainer (REGATTA_EVENTS)
         deadline            after which the trainer must not go on (REGATTA_DEADLINE_FILE)
-        rank-<r>.log        stdout and stderr of rank r, byte for byte
+        rank-<r>.log        stdout and stderr of rank r, byte for byte; of several processes the trainer
+                            itself keeps more files here (see `trainer.launcher`)
         spool.jsonl         the lines of all ranks, numbered: what was and will be shipped
         runner.log          what the runner has to say about itself
         delivered           there when nothing of this attempt is left to report

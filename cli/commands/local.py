@@ -27,16 +27,34 @@ def train(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace an argument.")
     ] = None,
-    nproc: Annotated[int, typer.Option(min=1, help="Processes to train with; this version runs one.")] = 1,
+    nproc: Annotated[
+        int | None, typer.Option(min=1, help="Processes on this host; by default what the config needs.")
+    ] = None,
+    devices: Annotated[
+        str | None, typer.Option(metavar="0,1", help="GPUs of this host, a process each; or cpu.")
+    ] = None,
+    nnodes: Annotated[int, typer.Option(min=1, help="Hosts that train together.")] = 1,
+    master: Annotated[
+        str | None, typer.Option(metavar="IP:PORT", help="Where the hosts meet, on the first one.")
+    ] = None,
+    rank: Annotated[int, typer.Option(min=0, help="Number of this host, from 0.")] = 0,
+    logs: Annotated[
+        Path | None, typer.Option(help="Folder of a log per process; by default output_dir/logs.")
+    ] = None,
 ) -> None:
     """Run the trainer here, without the service."""
-    from cli.errors import INVALID, CliError
-
-    if nproc > 1:
-        raise CliError(f"--nproc {nproc}: this version trains in one process. Leave --nproc out.", INVALID)
     from trainer.run import main
 
+    given = {
+        "--nproc": nproc,
+        "--devices": devices,
+        "--nnodes": nnodes,
+        "--master": master,
+        "--rank": rank,
+        "--logs": logs,
+    }
     words = [word for override in overrides or [] for word in ("--set", override)]
+    words += [word for name, value in given.items() if value is not None for word in (name, str(value))]
     raise typer.Exit(main([task, str(config), *words]))
 
 

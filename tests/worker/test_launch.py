@@ -16,12 +16,12 @@ from worker.launch import BadOutputDirectory, Launcher, prepare, settings_enviro
 from worker.spec import Spec
 
 
-def claimed(attempt: int = 1, **config: object) -> Claim:
+def claimed(attempt: int = 1, devices: tuple[int, ...] = (1,), **config: object) -> Claim:
     return Claim(
         job_id="a-job",
         attempt=attempt,
         rank=0,
-        nodes=(Node("host-a", (1,)),),
+        nodes=(Node("host-a", devices),),
         task="finetune",
         config=dict(config),
         timeout_s=30.0,
@@ -38,6 +38,11 @@ def test_the_workspace_holds_the_resolved_config_and_what_the_runner_has_to_know
     assert spec.command == (sys.executable, "-P", "-m", "trainer", "finetune", str(workspace / "config.json"))
     assert (spec.workspace, spec.output_dir, spec.timeout_s) == (str(workspace), "./out", 30.0)
     assert (spec.owner, spec.renewed_at, spec.lease_ttl_s) == ("host-a/owner", 12.5, settings.lease_ttl_s)
+
+
+def test_every_device_gets_a_process_whose_log_lies_in_the_attempts_folder(settings: Settings):
+    spec = prepare(settings, claimed(attempt=2, devices=(0, 3, 5)), "host-a/owner", 0.0)
+    assert spec.command[-5:] == ("--nproc", "3", "--logs", str(spec.folder.path), "--no-echo")
 
 
 def test_a_trainer_may_read_what_its_host_allows(settings: Settings, tmp_path: Path):

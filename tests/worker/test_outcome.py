@@ -75,6 +75,12 @@ def test_a_kill_with_evidence_of_the_kernel_is_out_of_memory(exit_code: int):
     assert decided(-15, out_of_memory=True)[1] is Reason.trainer_killed
 
 
+def test_a_rank_that_was_killed_is_what_the_user_reads_of():
+    error = {"msg": "Rank 3 was killed by signal 9 (SIGKILL).", "kind": "rank_killed"}
+    assert decided(137, error=error) == (Status.failed, Reason.trainer_killed, True)
+    assert message(137, error=error) == error["msg"]
+
+
 def test_a_signal_is_named():
     assert message(-11) == "The trainer was killed by SIGSEGV."
     assert message(-9, error={"msg": "x"}).endswith("SIGKILL. Before that it said: x")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ def launcher_command(gang: Gang, log_dir: Path, script: Path, arguments: Sequenc
     words += ["--max_restart", "0"]
     if gang.nnodes > 1 and gang.master is not None:
         words += ["--nnodes", str(gang.nnodes), "--master", gang.master, "--rank", str(gang.node)]
+        words += ["--host", _own_address(gang.master)]
     else:
         words += ["--host", "127.0.0.1"]  # the host's own name may not lead to it
     if gang.visible:
@@ -48,3 +50,11 @@ def launcher_environment(gang: Gang, environment: Mapping[str, str]) -> dict[str
     elif gang.visible:
         kept["CUDA_VISIBLE_DEVICES"] = gang.visible
     return kept
+
+
+def _own_address(master: str) -> str:
+    """The address by which the other hosts know this one: that from which it would speak to the first."""
+    host, _, port = master.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # connecting it sends nothing
+        probe.connect((host, int(port)))
+        return probe.getsockname()[0]

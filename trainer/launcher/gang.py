@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from trainer.config.schema import TaskConfig
 from trainer.config.topology import misfit
 
 CPU = "cpu"
+_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+:\d+")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -100,6 +102,8 @@ def _misuse(gang: Gang) -> Problem | None:
     if gang.nnodes > 1 and gang.master is None:
         hint = "Give the same IP:PORT of the first host, with a free port, on all of them."
         return Problem(("--master",), f"not given, but {gang.nnodes} hosts have to meet somewhere", hint)
+    if gang.nnodes > 1 and not _ADDRESS.fullmatch(gang.master or ""):
+        return Problem(("--master",), f"got {gang.master}, expected IP:PORT", "For example 10.0.0.1:4000.")
     return None
 
 

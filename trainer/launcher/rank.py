@@ -22,9 +22,9 @@ def main() -> int:
 
     from trainer.loop.guard import StopRequest, start_deadline_guard
 
-    start_deadline_guard()
     should_stop = StopRequest()
-    should_stop.listen()
+    should_stop.listen_aside()
+    start_deadline_guard()
     records.begin(rank)
     from trainer.failures import describe
     from trainer.run import log_failure

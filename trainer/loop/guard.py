@@ -38,6 +38,15 @@ class StopRequest:
         signal.signal(signal.SIGTERM, self._request)
         signal.signal(signal.SIGINT, self._request)
 
+    def listen_aside(self) -> None:
+        """As `listen`, for a rank: in a thread of its own, so that no other is interrupted in a system call.
+
+        Paddle gives up connections whose system calls are. To be called before other threads are started,
+        which inherit that they are left alone.
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        threading.Thread(target=self._wait, name="signals", daemon=True).start()
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep both signals back while the block runs, and take them over again after it.
@@ -50,6 +59,11 @@ class StopRequest:
         finally:
             self.listen()
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+    def _wait(self) -> None:
+        while True:
+            signal.sigwait(_SIGNALS)
+            self._requested = True
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         self._requested = True

@@ -26,10 +26,10 @@ def test_the_launcher_is_paddles_and_runs_the_script_in_every_rank():
 
 
 def test_several_hosts_are_told_where_they_meet():
-    gang = Gang(2, nnodes=3, master="10.0.0.1:4000", node=2)
+    gang = Gang(2, nnodes=3, master="127.0.0.1:4000", node=2)
     assert (option(gang, "--nnodes"), option(gang, "--master"), option(gang, "--rank")) == (
         "3",
-        "10.0.0.1:4000",
+        "127.0.0.1:4000",
         "2",
     )
     assert list(gang.ranks) == [4, 5]

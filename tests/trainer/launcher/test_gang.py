@@ -55,6 +55,7 @@ def test_a_device_that_is_the_cpu_or_has_no_gpu_to_see_is_the_cpu(gang: MakeGang
         ("--nproc 0", "--nproc: got 0"),
         ("--nproc 4 --devices 0,1", "got 4 processes, but 2 GPUs are visible: 0,1"),
         ("--nproc 2 --nnodes 2", "--master: not given"),
+        ("--nproc 2 --nnodes 2 --master host", "--master: got host, expected IP:PORT"),
         ("--nproc 2 --rank 1", "--rank: got 1, expected 0 to 0"),
     ],
 )

@@ -89,6 +89,32 @@ def test_the_second_interrupt_does_not_wait(stop_request: StopRequest) -> None:
         send(signal.SIGINT)
 
 
+INTERRUPTED = """
+import ctypes, os, signal, socket, threading, time
+from trainer.loop.guard import StopRequest
+stop = StopRequest()
+stop.listen_aside()
+with stop.held():
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as the import of a library does
+here, there = socket.socketpair()
+def later():
+    time.sleep(0.3)
+    for _ in range(3):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.1)
+    there.send(b"x")
+threading.Thread(target=later).start()
+poll = (ctypes.c_char * 8).from_buffer_copy(here.fileno().to_bytes(4, "little") + b"\\1\\0\\0\\0")
+ready = ctypes.CDLL(None).poll(poll, 1, 20_000)  # Python's own calls go on after a signal, those of C do not
+print(ready, stop())
+"""
+
+
+def test_a_rank_is_asked_to_stop_any_number_of_times_without_an_interrupted_system_call() -> None:
+    output = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60)
+    assert output.stdout == "1 True\n", output.stderr
+
+
 def test_a_signal_that_comes_while_others_install_their_handlers_is_not_lost(
     stop_request: StopRequest,
 ) -> None:

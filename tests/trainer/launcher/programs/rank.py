@@ -8,22 +8,18 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from trainer.launcher.membership import bind_to_launcher, global_rank
 from trainer.launcher.records import Records
+from trainer.loop.guard import AgreedStop, StopRequest
 
 folder, how, which = Path(sys.argv[1]), sys.argv[2], int([*sys.argv, "0"][3])
-records, rank, stops = Records(folder), global_rank(), []
+records, rank = Records(folder), global_rank()
 bind_to_launcher(records)
-
-
-def listen() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: stops.append(1))
-
-
-def told_to_stop() -> bool:
-    return len(stops) > 0
+should_stop: Callable[[], bool] = StopRequest()
+should_stop.listen_aside()
 
 
 def run() -> None:
@@ -31,7 +27,7 @@ def run() -> None:
         if should_stop():
             if how == "slow_stop":
                 time.sleep(3)
-            print(f"stopped after {len(stops)} signals", flush=True)
+            print("stopped", flush=True)
             return
         print(f"step {step}", flush=True)
         if step == 5:
@@ -48,19 +44,14 @@ def run() -> None:
 
 together = how.startswith("gloo:")
 how = how.removeprefix("gloo:")
-should_stop = told_to_stop
-listen()
 records.begin(rank)
 (folder / f"environment-{rank}.json").write_text(json.dumps(dict(os.environ)))
 if together:
-    from trainer.loop.guard import AgreedStop
     from trainer.parallel.layout import start
     from trainer.parallel.topology import Topology
 
-    listen()  # Paddle has brought a handler of its own
-    should_stop = AgreedStop(
-        told_to_stop, start(Topology(data=int(os.environ["PADDLE_TRAINERS_NUM"])), seed=0)
-    )
+    topology = Topology(data=int(os.environ["PADDLE_TRAINERS_NUM"]))
+    should_stop = AgreedStop(should_stop, start(topology, seed=0))
 try:
     run()
 except Exception as error:
