@@ -113,14 +113,11 @@ def a_pipeline_that_mostly_waits(config: Any) -> Iterator[Problem]:
         return
     few = f"gradient_accumulation_steps {batches} < pipeline_parallel_degree {pipeline}"
     if config.virtual_pp_degree > 1:
-        msg = (
-            f"{few}: with virtual_pp_degree a step takes {pipeline} passes, {pipeline - batches} of them idle"
-        )
+        idle = pipeline - batches
+        msg = f"{few}: with virtual_pp_degree a step takes {pipeline} passes, {idle} of them idle"
     else:
         # 1F1B: of batches + pipeline - 1 turns a device works in `batches` (Narayanan et al. 2021).
         turns = batches + pipeline - 1
         msg = f"{few}: each device waits {turns - batches} of {turns} turns"
-    hint = (
-        f"Set gradient_accumulation_steps to {pipeline} or more, and a smaller per_device_train_batch_size."
-    )
+    hint = f"Set gradient_accumulation_steps to {pipeline}, and lower per_device_train_batch_size."
     yield Problem(("gradient_accumulation_steps",), msg, hint)
