@@ -24,6 +24,7 @@ from trainer.models.gemma.configuration import GemmaConfig
 from trainer.models.gemma.modeling import Gemma
 from trainer.models.passes import LogProbabilityPass, LossPass, MetricsPass, Pass, Passes
 from trainer.models.placement import WHOLE, Placement
+from trainer.models.recompute import Granularity, recompute_activations
 from trainer.ops.packing import Packing
 from trainer.parallel.layout import start
 from trainer.parallel.pipeline import PipelineEngine
@@ -42,6 +43,7 @@ class Case:
     tied: bool = True
     frozen: tuple[str, ...] = ()
     lora: bool = False
+    again: Granularity | None = None
     steps: tuple[tuple[tuple[int, ...], ...], ...] = (((5, 3), (9,), (4, 2, 1), (7,)),)
 
 
@@ -75,6 +77,8 @@ def model_of(case: Case, placement: Placement = WHOLE, salt: str = "") -> Causal
         weight.put(values, weight.parameter)
     for name, weight in model.trained_weights().items():
         weight.parameter.stop_gradient = any(part in name for part in case.frozen)
+    if case.again:
+        recompute_activations(model, case.again)
     return model
 
 
@@ -207,6 +211,12 @@ def test_frozen_parameters_may_be_anywhere(frozen: tuple[str, ...]) -> None:
 
 def test_an_adapter_is_trained_on_frozen_layers() -> None:
     compare(Topology(pipeline=2), Case(lora=True))
+
+
+@pytest.mark.parametrize("again", ["full", "full_attn", "core_attn"])
+def test_activations_may_be_computed_again(again: Granularity) -> None:
+    compare(Topology(pipeline=2), Case(again=again))
+    compare(Topology(pipeline=2), Case(again=again, lora=True))
 
 
 def test_the_other_family_gives_the_same() -> None:
