@@ -1,0 +1,3 @@
+from trainer.ops.host import configure_cpu
+
+configure_cpu()
