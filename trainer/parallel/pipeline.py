@@ -24,9 +24,8 @@ class PipelineEngine:
     """An `Engine` over pipelines, each of which takes every so many-th pass.
 
     Passes of one call are padded to the same number of tokens, so that all messages have one shape. Where
-    there are too few passes, one is run again with a loss of zero. `train` is called once for each step of the
-    optimizer: it adds up the gradients of a weight that two processes have, and a second call would do so
-    again.
+    there are too few passes, one is run again with a loss of zero. `train` is called once for each step of
+    the optimizer: it adds up the gradients of a weight that two processes have, and would do so again.
 
     Args:
         model: the stages of this process, as `stages_of` says.
