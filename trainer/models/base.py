@@ -235,12 +235,18 @@ class CausalLM(nn.Layer):
         positions = positions + (self.prefix.tokens if self.prefix else 0)
         cache.extend(real, positions)
 
-        def attend(q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:
-            return cached_attention(q, k, v, layer, cache)
+        tokens = batch * new
+        more = missing_tokens(tokens, self.placement.tensor)
 
-        context = self.context(positions.reshape(-1))
-        hidden = self._through_stages(paddle.to_tensor(ids.reshape(-1)), context, attend)
-        return self._logits(hidden.reshape([batch, new, -1])[:, -1])
+        def attend(q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:
+            if not more:
+                return cached_attention(q, k, v, layer, cache)
+            out = cached_attention(q[:tokens], k[:tokens], v[:tokens], layer, cache)
+            return paddle.concat([out, paddle.zeros([more, out.shape[1]], out.dtype)])
+
+        flat, places = (np.append(x.reshape(-1), np.zeros(more, np.int64)) for x in (ids, positions))
+        hidden = self._through_stages(paddle.to_tensor(flat), self.context(places), attend)
+        return self._logits(hidden[:tokens].reshape([batch, new, -1])[:, -1])
 
     def parameter_names(self) -> WeightMap:
         """Every tensor of the files by its Hugging Face name; an adapter's are not among them."""

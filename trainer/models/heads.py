@@ -26,6 +26,7 @@ class Heads:
         keys: numbers of the key heads, in the order of the query heads; equally many of these share each.
         keys_are_split: whether the projections of keys and values give these heads only, not all.
         kv_heads: key heads of the model.
+        head_dim: width of a head.
         tensor: the rank.
     """
 
@@ -33,6 +34,7 @@ class Heads:
     keys: tuple[int, ...]
     keys_are_split: bool
     kv_heads: int
+    head_dim: int
     tensor: TensorRank | None
 
     @classmethod
@@ -40,14 +42,14 @@ class Heads:
         """The heads of a rank; all of them without a group."""
         heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
         if tensor is None:
-            return cls(range(heads), tuple(range(kv_heads)), True, kv_heads, None)
+            return cls(range(heads), tuple(range(kv_heads)), True, kv_heads, config.head_dim, None)
         count = heads // tensor.size
         queries = range(tensor.rank * count, (tensor.rank + 1) * count)
         wanted = tuple(head * kv_heads // heads for head in queries)
         distinct = tuple(dict.fromkeys(wanted))
         alike = {wanted.count(key) for key in distinct}
         keys = distinct if len(alike) == 1 else wanted
-        return cls(queries, keys, kv_heads % tensor.size == 0, kv_heads, tensor)
+        return cls(queries, keys, kv_heads % tensor.size == 0, kv_heads, config.head_dim, tensor)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -68,6 +70,20 @@ class Heads:
         if self.tensor is None or self.keys_are_split:
             return x
         x = shared_rows(x) if self.tensor.sequence else copied(x, self.tensor.group)
+        return self._chosen(x)
+
+    def own_pairs(self, x: Tensor) -> Tensor:
+        """This process's keys and values, from `x [rows, pairs * kv_heads * head_dim]`, which every rank has.
+
+        Gives as many pairs of `keys * head_dim` numbers in each row.
+        """
+        if self.tensor is None:
+            return x
+        rows = x.shape[0]
+        pairs = copied(x, self.tensor.group).reshape([-1, self.kv_heads * self.head_dim])
+        return self._chosen(pairs).reshape([rows, -1])
+
+    def _chosen(self, x: Tensor) -> Tensor:
         if self.keys == tuple(range(self.kv_heads)):
             return x
         heads = x.reshape([x.shape[0], self.kv_heads, -1])

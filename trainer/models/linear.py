@@ -26,7 +26,6 @@ from paddle.distributed.fleet.utils.sequence_parallel_utils import (
 from trainer.models.placement import TensorRank
 from trainer.models.sequence import sees_own_tokens
 from trainer.ops.bias import add_bias
-from trainer.ops.tensor_group import sum_gradients
 
 ZERO = nn.initializer.Constant(0.0)
 
@@ -98,7 +97,7 @@ class _FusedSequenceColumns(Fused, ColumnSequenceParallelLinear):
 def whole(inputs: int, outputs: int, tensor: TensorRank | None, bias: bool = False) -> Linear:
     """A layer that every rank has; its outputs are the same on all of them, or those of the rank's tokens."""
     layer = Linear(inputs, outputs, bias)
-    sees_own_tokens(layer, tensor)
+    sees_own_tokens(layer.parameters(), tensor)
     return layer
 
 
@@ -135,8 +134,7 @@ def row(inputs: int, outputs: int, tensor: TensorRank | None, bias: bool = False
     layer = kind(
         inputs, outputs, weight_attr=_zero(), has_bias=bias, input_is_parallel=True, mp_group=tensor.group
     )
-    if tensor.sequence and layer.bias is not None:
-        sum_gradients(layer.bias, tensor.group)
+    sees_own_tokens([] if layer.bias is None else [layer.bias], tensor)
     return layer
 
 

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 
-from paddle import Tensor, nn
+from paddle import Tensor
 
 from trainer.models.placement import TensorRank
 from trainer.ops.tensor_group import joined_rows, own_random, own_rows, sum_gradients
@@ -28,10 +29,10 @@ def all_tokens(x: Tensor, tensor: TensorRank | None) -> Tensor:
     return joined_rows(x) if tensor is not None and tensor.sequence else x
 
 
-def sees_own_tokens(layer: nn.Layer, tensor: TensorRank | None) -> None:
-    """Let the parameters of a layer that works on the rank's part of the tokens get the gradient from all."""
+def sees_own_tokens(parameters: Iterable[Tensor], tensor: TensorRank | None) -> None:
+    """Let parameters that work on the rank's part of the tokens get the gradients of all ranks."""
     if tensor is not None and tensor.sequence:
-        for parameter in layer.parameters():
+        for parameter in parameters:
             sum_gradients(parameter, tensor.group)
 
 

@@ -41,7 +41,7 @@ def load_weights(model: "CausalLM", directory: Path) -> None:
     """
     files = _open_all(weight_files(directory))
     here = model.parameter_names()
-    for entry in _plan(_whole(model), files, directory):
+    for entry in _plan(whole_model(model), files, directory):
         entry.fill(here)
 
 
@@ -173,8 +173,8 @@ def _runs(numbers: np.ndarray) -> Iterator[tuple[int, slice]]:
             yield first, slice(int(numbers[first]), int(numbers[end - 1]) + 1)
 
 
-def _whole(model: "CausalLM") -> "CausalLM":
-    """The model, or one with all its tensors, which have shapes and no values."""
+def whole_model(model: "CausalLM") -> "CausalLM":
+    """The model when all of it is here; otherwise a whole one like it, of shapes without values."""
     if model.placement == WHOLE:
         return model
     with paddle.LazyGuard():

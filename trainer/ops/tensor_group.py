@@ -13,7 +13,12 @@ import paddle.distributed as distributed
 from paddle import Tensor
 from paddle.distributed.fleet.layers.mpu import mp_ops
 from paddle.distributed.fleet.layers.mpu.random import get_rng_state_tracker
-from paddle.distributed.fleet.utils.sequence_parallel_utils import AllGatherOp, GatherOp, ScatterOp
+from paddle.distributed.fleet.utils.sequence_parallel_utils import (
+    AllGatherOp,
+    GatherOp,
+    ReduceScatterOp,
+    ScatterOp,
+)
 
 
 def copied(x: Tensor, group: Any) -> Tensor:
@@ -50,6 +55,11 @@ def joined_rows(x: Tensor) -> Tensor:
 def shared_rows(x: Tensor) -> Tensor:
     """The rows of all ranks. Each rank does something else with them: gradients are summed over the ranks."""
     return AllGatherOp.apply(x)
+
+
+def summed_rows(x: Tensor) -> Tensor:
+    """The rank's part of the rows of the sum of every rank's `x`."""
+    return ReduceScatterOp.apply(x)
 
 
 def sum_gradients(parameter: Tensor, group: Any) -> None:

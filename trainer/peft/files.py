@@ -78,14 +78,17 @@ def check_shapes(file: SafetensorsFile, shapes: Mapping[str, list[int]]) -> None
         raise DataError(problems)
 
 
-def fill_weights(weights: WeightMap, path: Path) -> None:
+def fill_weights(weights: WeightMap, path: Path, shapes: Mapping[str, list[int]] | None = None) -> None:
     """Set parameters from the file that stores them; names and shapes must be exactly the same.
+
+    Args:
+        shapes: of all the tensors that the file must have; None: `weights` are all of them.
 
     Raises:
         DataError: as `check_shapes` says.
     """
     file = open_tensors(path)
-    check_shapes(file, {name: weight.disk_shape for name, weight in weights.items()})
+    check_shapes(file, shapes or {name: weight.disk_shape for name, weight in weights.items()})
     for name, weight in weights.items():
         weight.fill(paddle.to_tensor(file.read(name)))
 

@@ -130,5 +130,5 @@ class Bloom(CausalLM):
 
 def _layer_norm(config: BloomConfig, tensor: TensorRank | None) -> LayerNorm:
     norm = LayerNorm(config.hidden_size, epsilon=config.layer_norm_epsilon)
-    sees_own_tokens(norm, tensor)
+    sees_own_tokens(norm.parameters(), tensor)
     return norm

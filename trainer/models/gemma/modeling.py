@@ -34,7 +34,7 @@ class GemmaRMSNorm(nn.Layer):
         super().__init__()
         self.weight = self.create_parameter([config.hidden_size], default_initializer=ZERO)
         self._epsilon = config.rms_norm_eps
-        sees_own_tokens(self, tensor)
+        sees_own_tokens([self.weight], tensor)
 
     def forward(self, x: Tensor) -> Tensor:
         return rms_norm(x, self.weight, self._epsilon)

@@ -12,13 +12,11 @@ from paddle import nn
 from trainer.config.adapters import ADAPTER_WEIGHTS, LoraSettings
 from trainer.config.problems import ConfigError, DataError, Problem
 from trainer.models.base import CausalLM
-from trainer.models.weights import Weight, WeightMap
+from trainer.models.linear import cut_of
+from trainer.models.weights import WeightMap
+from trainer.models.weights_load import whole_model
 from trainer.peft.files import check_shapes, disk_tensors, fill_weights, freeze, open_tensors, save_adapter
-from trainer.peft.lora.layers import LowRank, Target, attach, targets
-
-# PEFT puts this before the path of a layer.
-PATH_PREFIX = "base_model.model."
-MATRIX_A, MATRIX_B = ".lora_A.weight", ".lora_B.weight"
+from trainer.peft.lora.layers import MATRIX_A, MATRIX_B, PATH_PREFIX, LowRank, Target, attach, targets
 
 
 class LoraAdapter:
@@ -26,21 +24,21 @@ class LoraAdapter:
 
     Attributes:
         settings: rank, scale and what else adapter_config.json says.
-        parts: the matrices by the path of their layer.
+        parts: the matrices by the path of their layer, of layers that are here.
+        shapes: of all its tensors as they are on disk, by name; those that are not here too.
     """
 
-    def __init__(self, settings: LoraSettings, parts: Mapping[str, LowRank]) -> None:
+    def __init__(
+        self, settings: LoraSettings, parts: Mapping[str, LowRank], shapes: Mapping[str, list[int]]
+    ) -> None:
         self.settings = settings
         self.parts = dict(parts)
+        self.shapes = dict(shapes)
 
     def weights(self) -> WeightMap:
         """PEFT's names; matrices are `[rank, in]` and `[out, rank]` on disk."""
-        weights = {}
-        for path, part in self.parts.items():
-            for suffix, parameter in ((MATRIX_A, part.lora_A), (MATRIX_B, part.lora_B)):
-                name = f"{PATH_PREFIX}{path}{suffix}"
-                weights[name] = Weight(name, parameter, transposed=True)
-        return weights
+        found = (weight for path, part in self.parts.items() for weight in part.weights(path))
+        return {weight.name: weight for weight in found}
 
     def save(self, directory: Path) -> None:
         """Write the adapter's two files."""
@@ -52,7 +50,7 @@ class LoraAdapter:
         Raises:
             DataError: it has another shape.
         """
-        fill_weights(self.weights(), directory / ADAPTER_WEIGHTS)
+        fill_weights(self.weights(), directory / ADAPTER_WEIGHTS, self.shapes)
 
     def fp32_layers(self) -> list[nn.Layer]:
         """All matrices."""
@@ -87,8 +85,8 @@ def add_lora(model: CausalLM, settings: LoraSettings, seed: int = 0) -> LoraAdap
     Raises:
         ConfigError: a target names no layer of the model.
     """
-    chosen = _choose(list(targets(model)), settings.targets)
-    adapter = _attach_all(model, settings, chosen)
+    known = list(targets(whole_model(model)))
+    adapter = _attach_all(model, settings, known, _choose(known, settings.targets))
     for path, part in adapter.parts.items():
         part.draw(seed, path)
     return adapter
@@ -106,14 +104,14 @@ def load_lora(model: CausalLM, settings: LoraSettings, directory: Path) -> LoraA
     path = directory / ADAPTER_WEIGHTS
     file = open_tensors(path)
     stored = {adapted_path(name) for name in file.headers}
-    known = {target.path: target for target in targets(model)}
-    chosen = [target for target in known.values() if target.path in stored]
+    known = list(targets(whole_model(model)))
+    chosen = [target for target in known if target.path in stored]
     if not chosen:
         msg = "has no matrices for any linear layer of this model"
         raise DataError(Problem((str(path),), msg, "Use the adapter that belongs to this base model."))
     # Before the matrices are made: a rank that the file does not have could be one that no memory holds.
     check_shapes(file, _disk_shapes(settings.rank, chosen))
-    adapter = _attach_all(model, settings, chosen)
+    adapter = _attach_all(model, settings, known, chosen)
     adapter.load(directory)
     return adapter
 
@@ -124,7 +122,7 @@ def target_paths(model: CausalLM, names: Sequence[str]) -> set[str]:
     Raises:
         ConfigError: a target names no layer of the model.
     """
-    return {target.path for target in _choose(list(targets(model)), names)}
+    return {target.path for target in _choose(list(targets(whole_model(model))), names)}
 
 
 def adapted_path(tensor: str) -> str | None:
@@ -135,15 +133,21 @@ def adapted_path(tensor: str) -> str | None:
     return None
 
 
-def _attach_all(model: CausalLM, settings: LoraSettings, chosen: Sequence[Target]) -> LoraAdapter:
+def _attach_all(
+    model: CausalLM, settings: LoraSettings, known: Sequence[Target], chosen: Sequence[Target]
+) -> LoraAdapter:
+    """Put matrices on those layers that are here; `known` and `chosen` are layers of the whole model."""
     freeze(model)
+    paths = {target.path for target in chosen}
     parts = {}
-    for target in chosen:
-        part = parts[target.path] = LowRank(*target.sizes, settings)
-        part.training = model.training
-        attach(target, part)
-    names = _shortest_names(list(targets(model)), chosen)
-    adapter = LoraAdapter(replace(settings, targets=names), parts)
+    for target in list(targets(model)):
+        if target.path in paths:
+            cut = cut_of(target.layer)
+            part = parts[target.path] = LowRank(*target.sizes, settings, cut, model.placement.tensor)
+            part.training = model.training
+            attach(target, part)
+    named = replace(settings, targets=_shortest_names(known, chosen))
+    adapter = LoraAdapter(named, parts, _disk_shapes(settings.rank, chosen))
     model.adapter = adapter
     return adapter
 

@@ -50,9 +50,10 @@ class PrefixAdapter:
         return self.settings.tokens
 
     def pairs(self) -> list[KeyValuePair]:
-        """Keys and values of every layer, each `[tokens, kv_heads * head_dim]`."""
-        rows: Tensor = self.encoder().reshape([self.tokens, self.settings.layers, 2, self.settings.width])
-        return [(rows[:, layer, 0], rows[:, layer, 1]) for layer in range(self.settings.layers)]
+        """Keys and values of every layer, each `[tokens, key heads here * head_dim]`."""
+        layers, heads = self.settings.layers, self._model.heads
+        rows: Tensor = heads.own_pairs(self.encoder()).reshape([self.tokens, layers, 2, -1])
+        return [(rows[:, layer, 0], rows[:, layer, 1]) for layer in range(layers)]
 
     def weights(self) -> WeightMap:
         """The trained parameters."""
