@@ -49,7 +49,8 @@ def plan_devices(
     each = request.devices_per_node or max(config.world_size() // request.nodes, 1)
     named = _device_of(reading)
     device = request.device or named or _default_device(hosts)
-    problems = [problem for problem in (_misfit(request.nodes, each, config), _too_many(each)) if problem]
+    found = (_several_hosts(request.nodes) or _misfit(each, config), _too_many(each))
+    problems = [problem for problem in found if problem]
     if request.device and named and request.device != named:
         msg = f"got {request.device!r}, but the config's device is {named!r}"
         problems.append(Problem((*RESOURCES, "device"), msg, "Name the device in one place only."))
@@ -58,32 +59,37 @@ def plan_devices(
     return DevicePlan(resources, tuple(problems), (warning,) if warning else ())
 
 
-def _misfit(nodes: int, each: int, config: TaskConfig) -> Problem | None:
-    """The problem of another number of devices than the config can use."""
-    problem = misfit(config, nodes * each)
-    if problem is None:
+def _several_hosts(nodes: int) -> Problem | None:
+    if nodes == 1:
         return None
-    msg = f"got {nodes} node(s) x {each} device(s) = {nodes * each}: {problem.msg}"
-    return Problem(RESOURCES, msg, problem.hint)
+    msg = f"got {nodes}, expected 1: a job of this version runs on one host"
+    hint = "Ask for more devices_per_node, or start regatta train --nnodes on the hosts yourself."
+    return Problem((*RESOURCES, "nodes"), msg, hint)
+
+
+def _misfit(devices: int, config: TaskConfig) -> Problem | None:
+    """The problem of another number of devices than the config can use."""
+    problem = misfit(config, devices)
+    return problem and Problem((*RESOURCES, "devices_per_node"), problem.msg, problem.hint)
 
 
 def _too_many(each: int) -> Problem | None:
     if each <= MOST_DEVICES:
         return None
-    msg = f"the config needs {each} devices on each node, expected at most {MOST_DEVICES}"
-    return Problem(RESOURCES, msg, "Ask for more nodes, or lower the parallel degrees.")
+    msg = f"the parallel degrees need {each} devices, expected at most {MOST_DEVICES}"
+    return Problem(RESOURCES, msg, "Lower the parallel degrees.")
 
 
 def _nowhere(wanted: Resources, hosts: Sequence[Offer]) -> Problem | None:
     """The warning that no host that is known could take the job. One may still join, so it is no problem."""
     of_kind = [host.devices for host in hosts if host.device == wanted.device]
-    enough = sum(count >= wanted.devices_per_node for count in of_kind)
-    if enough >= wanted.nodes or not hosts:
+    if not hosts or max(of_kind, default=0) >= wanted.devices_per_node:
         return None
-    each = f"{wanted.devices_per_node} {wanted.device} device{'s' if wanted.devices_per_node > 1 else ''}"
-    asked = each if wanted.nodes == 1 else f"{wanted.nodes} hosts with {each}"
-    have = f"{enough or 'none'} of the {len(of_kind)} that are known has so many"
-    msg = f"asks for {asked}: {have if of_kind else 'none is known'}"
+    asked = f"{wanted.devices_per_node} {wanted.device} device{'s' if wanted.devices_per_node > 1 else ''}"
+    if of_kind:
+        msg = f"asks for a host with {asked}, but the largest that is known has {max(of_kind)}"
+    else:
+        msg = f"asks for a host with {asked}, but none is known"
     return Problem(RESOURCES, msg, "It waits until such a host joins.")
 
 

@@ -30,7 +30,7 @@ class ResourcesRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    nodes: int = Field(1, ge=1, le=MOST_NODES, description="Hosts, all at once or none")
+    nodes: int = Field(1, ge=1, le=MOST_NODES, description="Hosts; this version runs a job on one")
     devices_per_node: int | None = Field(
         None, ge=1, le=MOST_DEVICES, description="Devices on each host; default: what the config needs"
     )

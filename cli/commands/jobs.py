@@ -29,9 +29,8 @@ def submit(
     max_retries: Annotated[int | None, typer.Option(help="Runs again after a failure.")] = None,
     timeout_s: Annotated[float | None, typer.Option(help="Longest time of an attempt, in seconds.")] = None,
     devices: Annotated[
-        int | None, typer.Option(min=1, help="Devices on each host; by default what the config needs.")
+        int | None, typer.Option(min=1, help="How many to train on; by default what the config needs.")
     ] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, help="Hosts; by default one.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Only validate: nothing is stored.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show the progress until the end.")] = False,
     as_json: AsJson = False,
@@ -47,7 +46,7 @@ def submit(
         "labels": parse_labels(labels or []),
         "max_retries": max_retries,
         "timeout_s": timeout_s,
-        "resources": given(devices_per_node=devices, nodes=nodes),
+        "resources": given(devices_per_node=devices),
     }
     submission = read_submission(file, task, overrides or [], extras)
     notes = console(stderr=True)

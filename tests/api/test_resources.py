@@ -27,16 +27,14 @@ def add_host(database: Database, name: str, count: int, device: str = "cpu") -> 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "request_", "resources"),
+    ("arguments", "request_", "devices"),
     [
-        (NEEDS_FOUR, None, (1, 4)),
-        (NEEDS_FOUR, {"nodes": 2}, (2, 2)),
-        (NEEDS_FOUR, {"nodes": 4}, (4, 1)),
-        (NEEDS_FOUR, {"devices_per_node": 8}, (1, 8)),
-        (NEEDS_FOUR, {"nodes": 2, "devices_per_node": 4}, (2, 4)),
-        ({"sharding": "stage2"}, None, (1, 1)),
-        ({"sharding": "stage2"}, {"devices_per_node": 3}, (1, 3)),
-        ({}, {"nodes": 2}, (2, 1)),
+        (NEEDS_FOUR, None, 4),
+        (NEEDS_FOUR, {"nodes": 1}, 4),
+        (NEEDS_FOUR, {"devices_per_node": 8}, 8),
+        ({"sharding": "stage2"}, None, 1),
+        ({"sharding": "stage2"}, {"devices_per_node": 3}, 3),
+        ({}, {"devices_per_node": 2}, 2),
     ],
 )
 def test_a_job_gets_what_its_config_needs_or_a_multiple(
@@ -44,44 +42,43 @@ def test_a_job_gets_what_its_config_needs_or_a_multiple(
     config: dict[str, Any],
     arguments: dict[str, Any],
     request_: dict[str, int] | None,
-    resources: tuple[int, int],
+    devices: int,
 ) -> None:
     answer = validate(refusing_client, config | arguments, resources=request_)
     assert answer.status_code == 200, answer.text
-    found = answer.json()["resources"]
-    assert (found["nodes"], found["devices_per_node"]) == resources
+    assert answer.json()["resources"] == {"nodes": 1, "devices_per_node": devices, "device": "cpu"}
 
 
 @pytest.mark.parametrize(
-    ("request_", "msg", "hint"),
+    ("devices", "msg", "hint"),
     [
         (
-            {"devices_per_node": 2},
-            "got 1 node(s) x 2 device(s) = 2: tensor_parallel_degree 2 x pipeline_parallel_degree 2 = 4 "
-            "devices, more than there are (2 devices)",
+            2,
+            "tensor_parallel_degree 2 x pipeline_parallel_degree 2 = 4 devices, more than there are "
+            "(2 devices)",
             "Ask for 4 devices, or lower the degrees.",
         ),
         (
-            {"nodes": 2, "devices_per_node": 3},
-            "got 2 node(s) x 3 device(s) = 6: tensor_parallel_degree 2 x pipeline_parallel_degree 2 = 4 "
-            "devices, which does not divide 6 devices",
+            6,
+            "tensor_parallel_degree 2 x pipeline_parallel_degree 2 = 4 devices, which does not divide "
+            "6 devices",
             "Ask for 4 or 8 devices, or lower the degrees.",
-        ),
-        (
-            {"nodes": 3},
-            "got 3 node(s) x 1 device(s) = 3: tensor_parallel_degree 2 x pipeline_parallel_degree 2 = 4 "
-            "devices, more than there are (3 devices)",
-            "Ask for 4 devices, or lower the degrees.",
         ),
     ],
 )
 def test_another_number_of_devices_is_refused_with_the_arithmetic(
-    refusing_client: httpx.Client, config: dict[str, Any], request_: dict[str, int], msg: str, hint: str
+    refusing_client: httpx.Client, config: dict[str, Any], devices: int, msg: str, hint: str
 ) -> None:
-    answer = validate(refusing_client, config | NEEDS_FOUR, resources=request_)
+    answer = validate(refusing_client, config | NEEDS_FOUR, resources={"devices_per_node": devices})
     assert answer.status_code == 422
     (error,) = answer.json()["errors"]
-    assert error == {"loc": ["body", "resources"], "msg": msg, "hint": hint}
+    assert error == {"loc": ["body", "resources", "devices_per_node"], "msg": msg, "hint": hint}
+
+
+def test_several_hosts_are_refused_plainly(refusing_client: httpx.Client, config: dict[str, Any]) -> None:
+    (error,) = validate(refusing_client, config, resources={"nodes": 2}).json()["errors"]
+    assert error["loc"] == ["body", "resources", "nodes"]
+    assert error["msg"] == "got 2, expected 1: a job of this version runs on one host"
 
 
 def test_more_devices_than_any_host_may_have_are_refused(
@@ -90,7 +87,7 @@ def test_more_devices_than_any_host_may_have_are_refused(
     degrees = {"sharding": "stage1", "sharding_parallel_degree": 2**62}
     (error,) = validate(refusing_client, config | degrees).json()["errors"]
     assert error["loc"] == ["body", "resources"]
-    assert error["msg"].endswith("devices on each node, expected at most 64")
+    assert error["msg"].endswith("devices, expected at most 64")
 
 
 def test_steps_are_counted_for_the_devices_of_the_job(
@@ -109,8 +106,8 @@ def test_a_merge_takes_one_device(refusing_client: httpx.Client) -> None:
         "resources": {"devices_per_node": 2},
     }
     errors = refusing_client.post("/jobs/validate", json=body).json()["errors"]
-    assert [error["msg"] for error in errors if error["loc"] == ["body", "resources"]] == [
-        "got 1 node(s) x 2 device(s) = 2: task merge on 2 devices, expected 1: nothing of it can be split"
+    assert [error["msg"] for error in errors if error["loc"][1] == "resources"] == [
+        "task merge on 2 devices, expected 1: nothing of it can be split"
     ]
 
 
@@ -123,12 +120,12 @@ def test_a_job_that_no_known_host_could_take_is_warned_of(
 
     assert warned() == []  # there is no host yet, so nothing is known
     add_host(database, "pier", 2)
-    assert warned() == ["asks for 4 cpu devices: none of the 1 that are known has so many"]
+    assert warned() == ["asks for a host with 4 cpu devices, but the largest that is known has 2"]
     add_host(database, "quay", 4)
     assert warned() == []
-    two_hosts = validate(client, config | NEEDS_FOUR, resources={"nodes": 2, "devices_per_node": 4}).json()
-    assert "asks for 2 hosts with 4 cpu devices: 1 of the 2 that are known has so many" in [
-        warning["msg"] for warning in two_hosts["warnings"]
+    on_gpu = validate(client, config, resources={"device": "gpu"}).json()
+    assert "asks for a host with 1 gpu device, but none is known" in [
+        warning["msg"] for warning in on_gpu["warnings"]
     ]
 
 

@@ -42,9 +42,11 @@ def test_a_whole_body_is_sent_as_it_is_with_the_overrides_in_its_config(tmp_path
 
 def test_devices_that_are_given_go_before_those_of_the_body(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
-    path.write_text('{"task": "finetune", "resources": {"nodes": 2, "device": "gpu"}, "config": {}}')
-    submission = read_submission(path, None, [], {"resources": {"devices_per_node": 4, "nodes": 1}})
-    assert submission.body["resources"] == {"nodes": 1, "devices_per_node": 4, "device": "gpu"}
+    path.write_text(
+        '{"task": "finetune", "resources": {"devices_per_node": 2, "device": "gpu"}, "config": {}}'
+    )
+    submission = read_submission(path, None, [], {"resources": {"devices_per_node": 4}})
+    assert submission.body["resources"] == {"devices_per_node": 4, "device": "gpu"}
     assert "resources" in read_submission(path, None, [], {"resources": {}}).body
 
 
