@@ -8,110 +8,110 @@ process that held it, so the state can be read under any layout.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
+from trainer.checkpoint.pieces import WEIGHT, TensorFiles, held_pieces
+from trainer.checkpoint.regions import Region, as_slices, flat_parts, inside, place, region_shape
+from trainer.checkpoint.tensor_files import TensorReader
 from trainer.config.problems import DataError
+from trainer.models.weights import Weight, WeightMap
+from trainer.models.weights_save import MAX_SHARD_BYTES
 
 if TYPE_CHECKING:
-    import paddle
+    from trainer.parallel.sharded_state import Kind, Span
+    from trainer.parallel.update import Updater
 
-    from trainer.models.base import CausalLM
-    from trainer.models.weights import Weight
-
-OPTIMIZER_FILE = "optimizer.safetensors"
+OPTIMIZER_STEM = "optimizer"
 
 _MASTER = "master"
-# Our names for what Paddle calls its accumulators.
-_ACCUMULATORS = {
-    "moment1": "moment1",
-    "moment2": "moment2",
-    "beta1_power": "beta1_pow_acc",
-    "beta2_power": "beta2_pow_acc",
-}
 
 
-def save_optimizer(model: CausalLM, optimizer: paddle.optimizer.AdamW, directory: Path) -> None:
-    """Write the optimizer's state to ``optimizer.safetensors``; before the first step it is empty."""
-    state: dict[str, Any] = dict(optimizer.state_dict())
-    masters = state.pop("master_weights", {})
-    # Paddle appends a counter to each accumulator's name.
-    accumulators = {name.rpartition("_")[0]: tensor for name, tensor in state.items()}
-    tensors: dict[str, np.ndarray] = {}
-    for name, weight in model.trained_weights().items():
-        owner = _owner(weight, masters)
-        found = {kind: accumulators.get(f"{owner}_{theirs}") for kind, theirs in _ACCUMULATORS.items()}
-        found[_MASTER] = masters.get(weight.parameter.name)
-        for kind, tensor in found.items():
-            if tensor is not None:
-                turned = tensor if _is_power(kind) else weight.turned(tensor)
-                tensors[f"{name}/{kind}"] = np.ascontiguousarray(turned.astype("float32").numpy())
-    save_file(tensors, directory / OPTIMIZER_FILE, metadata={"format": "np"})
+def optimizer_files(update: Updater) -> TensorFiles:
+    """What this process holds of the optimizer's state; before the first step it is empty."""
+    return TensorFiles(OPTIMIZER_STEM, "np", tuple(held_pieces(update.state())), MAX_SHARD_BYTES)
 
 
-def load_optimizer(model: CausalLM, optimizer: paddle.optimizer.AdamW, directory: Path) -> None:
-    """Fill a fresh optimizer with the state that `save_optimizer` wrote.
+def has_optimizer(directory: Path) -> bool:
+    """Whether a checkpoint has optimizer state."""
+    return any(
+        (directory / f"{OPTIMIZER_STEM}.safetensors{ending}").is_file() for ending in ("", ".index.json")
+    )
+
+
+def load_optimizer(update: Updater, directory: Path) -> None:
+    """Fill the optimizer with the state of a checkpoint, whatever layout wrote it.
 
     Raises:
-        DataError: the file lacks a parameter of the model, or has another shape for it.
+        DataError: the files lack a parameter of the model, have another shape for it or cannot be read.
     """
-    path = directory / OPTIMIZER_FILE
-    state: dict[str, Any] = {}
-    masters: dict[str, paddle.Tensor] = {}
-    with safe_open(path, framework="numpy") as file:
-        names = set(file.keys())
-        if not names:
-            return
-        for name, weight in model.trained_weights().items():
-            if weight.parameter.stop_gradient:
-                continue
-            if f"{name}/{_MASTER}" in names:
-                owner = weight.parameter.name
-                masters[owner] = _join(masters.get(owner), weight, _read(file, path, name, _MASTER, weight))
-                masters[owner].name = _owner(weight, masters)
-            owner = _owner(weight, masters)
-            for kind, theirs in _ACCUMULATORS.items():
-                key, part = f"{owner}_{theirs}_0", _read(file, path, name, kind, weight)
-                state[key] = part if _is_power(kind) else _join(state.get(key), weight, part)
-    if masters:
-        state["master_weights"] = masters
-    optimizer.set_state_dict(state)
+    reader = PartReader(directory, OPTIMIZER_STEM, update.model.trained_weights())
+    if reader.is_empty:
+        return
+    update.load_state(reader)
 
 
-def _owner(weight: Weight, masters: Mapping[str, paddle.Tensor]) -> str:
-    """Name of the tensor that accumulators belong to: the parameter, or its fp32 copy if there is one."""
-    name = weight.parameter.name
-    return f"{name}_fp32_master_0" if name in masters else name
+class PartReader:
+    """Gives the parts of weights, or of the optimizer's state, that an updater asks for.
 
+    Args:
+        directory: a checkpoint.
+        stem: of the files, as in `TensorFiles`.
+        weights: all that is trained in this process.
 
-def _is_power(kind: str) -> bool:
-    return kind.startswith("beta")
+    Raises:
+        DataError: the files cannot be read.
+    """
 
+    def __init__(self, directory: Path, stem: str, weights: WeightMap) -> None:
+        self._reader = TensorReader(directory, stem)
+        self._path = directory / f"{stem}.safetensors"
+        self._fused: dict[str, list[Weight]] = defaultdict(list)
+        for weight in weights.values():
+            self._fused[weight.parameter.name].append(weight)
 
-def _join(whole: paddle.Tensor | None, weight: Weight, part: paddle.Tensor) -> paddle.Tensor:
-    """Put what lies on disk into its place in the parameter's moment, which is made for the first part."""
-    import paddle
+    @property
+    def is_empty(self) -> bool:
+        """Whether it was saved before the first step."""
+        return not self._reader.names
 
-    if whole is None:
-        whole = paddle.zeros(weight.parameter.shape, "float32")
-    weight.put(part, whole)
-    return whole
+    def __call__(self, weight: Weight, kind: Kind, span: Span | None) -> np.ndarray | None:
+        """What belongs to a parameter, float32, shaped like it; of a fused one, to all of its weights.
 
+        Args:
+            weight: of the parameter.
+            kind: of the state.
+            span: a range of the flattened parameter, to be given flat; None: all of it.
 
-def _read(file: Any, path: Path, name: str, kind: str, weight: Weight) -> paddle.Tensor:
-    import paddle
+        Raises:
+            DataError: the checkpoint does not have it.
+        """
+        if kind == _MASTER and f"{weight.name}/{kind}" not in self._reader.names:
+            return None
+        if kind.startswith("beta"):
+            return self._read(weight.name, kind, (1,), ((0, 1),))
+        shape = tuple(weight.parameter.shape)
+        start, stop = span or (0, int(np.prod(shape)))
+        flat = np.zeros(stop - start, np.float32)
+        for part in flat_parts(shape, start, stop):
+            rectangle = flat[part.start : part.stop].reshape(region_shape(part.region))
+            for owner in self._fused[weight.parameter.name]:
+                columns, turned = owner.columns, owner.transposed
+                placed = place(part.region, owner.region, transposed=turned, columns=columns)
+                if placed is not None:
+                    values = self._read(owner.name, kind, tuple(owner.disk_shape), placed.disk)
+                    there = as_slices(inside(placed.local, part.region))
+                    rectangle[there] = values.T if turned else values
+        return flat if span is not None else flat.reshape(shape)
 
-    key = f"{name}/{kind}"
-    try:
-        array = file.get_tensor(key)
-    except SafetensorError:
-        raise DataError(f"{path} has no {key}, so it belongs to another model") from None
-    expected = [1] if _is_power(kind) else weight.disk_shape
-    if list(array.shape) != expected:
-        raise DataError(f"{path}: {key} has shape {list(array.shape)}, the model expects {expected}")
-    return paddle.to_tensor(array)
+    def _read(self, name: str, kind: str, shape: tuple[int, ...], region: Region) -> np.ndarray:
+        key = name if kind == WEIGHT else f"{name}/{kind}"
+        if key not in self._reader.names:
+            raise DataError(f"{self._path} has no {key}, so it belongs to another model")
+        if (found := self._reader.shape(key)) != shape:
+            msg = f"{self._path}: {key} has shape {list(found)}, the model expects {list(shape)}"
+            raise DataError(msg)
+        return self._reader.read(key, region)

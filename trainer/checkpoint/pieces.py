@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from trainer.checkpoint.regions import (
     FlatPart,
     Region,
     as_slices,
     flat_parts,
+    inside,
     place,
     region_shape,
     region_size,
@@ -19,7 +21,13 @@ from trainer.checkpoint.regions import (
 )
 from trainer.models.safetensors_file import TensorHeader
 from trainer.models.weights import Weight
-from trainer.models.weights_save import tensor_header
+from trainer.models.weights_save import PADDLE_DTYPES, tensor_header
+
+if TYPE_CHECKING:
+    from trainer.parallel.sharded_state import Held
+
+#: What an updater calls a weight itself.
+WEIGHT = "weight"
 
 
 @dataclass(frozen=True)
@@ -73,78 +81,58 @@ class Contents:
     others: list[Callable[[Path], None]] = field(default_factory=list)
 
 
-class Held(NamedTuple):
-    """Numbers that belong to a weight: its own, or a moment of it.
-
-    Attributes:
-        weight: a weight of which this process has a part.
-        kind: what goes behind the weight's name on disk, such as "moment1"; empty: the weight itself.
-        span: which numbers of the flattened local parameter these are; None: all of them.
-        values: gives them, shaped like the parameter, or flat where there is a span.
-        dtype: safetensors name; None: the parameter's.
-    """
-
-    weight: Weight
-    kind: str
-    span: tuple[int, int] | None
-    values: Callable[[], Any]
-    dtype: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The tensor on disk."""
-        return f"{self.weight.name}/{self.kind}" if self.kind else self.weight.name
+def weight_pieces(weights: Iterable[Weight]) -> Iterator[Piece]:
+    """The pieces of parameters that are in this process, whole or as shards."""
+    for weight in weights:
+        yield from _pieces(weight, weight.name, tensor_header(weight).dtype, None, weight.parameter)
 
 
-def weight_pieces(weights: Iterable[Weight], dtype: str | None = None) -> Iterator[Piece]:
-    """The pieces of parameters that are wholly or as a shard in this process.
+def held_pieces(parts: Iterable[Held], *, full_precision: bool = False) -> Iterator[Piece]:
+    """The pieces of what an updater holds, of weights or of their optimizer state.
 
     Args:
-        weights: of the model, or of an adapter.
-        dtype: safetensors name, to store them in; None: as they are.
+        parts: state is always stored in float32.
+        full_precision: whether weights are, too; else as they are.
     """
-    for weight in weights:
-        parameter = weight.parameter
-        values = parameter.detach if dtype is None else _converted(parameter, dtype)
-        yield from held_pieces(Held(weight, "", None, values, dtype))
+    for held in parts:
+        weight = held.weight
+        name = weight.name if held.kind == WEIGHT else f"{weight.name}/{held.kind}"
+        if held.is_power:
+            header = TensorHeader("F32", (1,))
+            yield Piece(name, header, whole((1,)), False, partial(_values, held.tensor, "F32"))
+            continue
+        dtype = "F32" if full_precision or held.kind != WEIGHT else tensor_header(weight).dtype
+        yield from _pieces(weight, name, dtype, held.span, held.tensor)
 
 
-def held_pieces(held: Held) -> Iterator[Piece]:
-    """The rectangles of the tensor on disk that `held` consists of."""
-    weight = held.weight
-    stored = tensor_header(weight)
-    header = TensorHeader(held.dtype or stored.dtype, stored.shape)
+def _pieces(
+    weight: Weight, name: str, dtype: str, span: tuple[int, int] | None, tensor: Any
+) -> Iterator[Piece]:
+    """The rectangles on disk that `tensor` consists of: the parameter (or shaped like it), or a flat part."""
+    header = TensorHeader(dtype, tuple(weight.disk_shape))
     shape = tuple(weight.parameter.shape)
     size = region_size(whole(shape))
-    region = getattr(weight, "region", as_slices(whole(stored.shape)))
-    if held.span is None:
+    if span is None:
         parts = [FlatPart(whole(shape), 0, size)]
     else:
-        parts = flat_parts(shape, held.span[0], min(held.span[1], size))
+        parts = flat_parts(shape, span[0], min(span[1], size))
     for part in parts:
-        placed = place(part.region, region, transposed=weight.transposed, columns=weight.columns)
+        placed = place(part.region, weight.region, transposed=weight.transposed, columns=weight.columns)
         if placed is not None:
-            values = _cut(held, part, placed.local)
-            yield Piece(held.name, header, placed.disk, weight.transposed, values)
+            values = partial(_cut, tensor, dtype, span is not None, part, placed.local)
+            yield Piece(name, header, placed.disk, weight.transposed, values)
 
 
-def _cut(held: Held, part: FlatPart, local: Region) -> Callable[[], Any]:
-    """Gives the numbers of the rectangle `local`, which lies in `part`."""
-    inside = tuple(
-        slice(start - first, stop - first)
-        for (start, stop), (first, _) in zip(local, part.region, strict=True)
-    )
-    shape = region_shape(part.region)
-
-    def values() -> Any:
-        found = held.values()
-        if held.span is not None:
-            found = found[part.start : part.stop].reshape(list(shape))
-        return found if local == part.region else found[inside]
-
-    return values
+def _cut(tensor: Any, dtype: str, flat: bool, part: FlatPart, local: Region) -> Any:
+    """The numbers of the rectangle `local`, which lies in `part` of `tensor`."""
+    found = _values(tensor, dtype)
+    if flat:
+        found = found[part.start : part.stop].reshape(list(region_shape(part.region)))
+    if local == part.region:
+        return found
+    return found[as_slices(inside(local, part.region))]
 
 
-def _converted(tensor: Any, dtype: str) -> Callable[[], Any]:
-    names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-    return lambda: tensor.detach().astype(names[dtype])
+def _values(tensor: Any, dtype: str) -> Any:
+    found, wanted = tensor.detach(), PADDLE_DTYPES[dtype]
+    return found if str(found.dtype) == f"paddle.{wanted}" else found.astype(wanted)

@@ -59,6 +59,13 @@ def as_slices(region: Region) -> tuple[slice, ...]:
     return tuple(slice(start, stop) for start, stop in region)
 
 
+def inside(region: Region, outer: Region) -> Region:
+    """A region that lies in `outer`, counted from where that begins."""
+    return tuple(
+        (start - first, stop - first) for (start, stop), (first, _) in zip(region, outer, strict=True)
+    )
+
+
 def flat_parts(shape: Sequence[int], start: int, stop: int) -> list[FlatPart]:
     """The range `[start, stop)` of a flattened vector or matrix as rectangles: at most three.
 

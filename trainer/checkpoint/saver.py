@@ -32,7 +32,7 @@ class _Running:
         self.then = then
         self.error: BaseException | None = None
         self._work = work
-        self._thread = threading.Thread(target=self._run, name=f"save {work.target.path.name}")
+        self._thread = threading.Thread(target=self._run, name=f"save {work.target.path.name}", daemon=True)
         self._thread.start()
 
     @property
@@ -145,12 +145,14 @@ class Saver:
         self._ranks.gather(None)  # all have seen the last mark
         self._remove_seen()
 
-    def abandon(self) -> None:
-        """The same after an error that has to be raised: what fails here is only logged."""
+    def abandon(self) -> Exception | None:
+        """Wait for a save that still runs, after an error that is to be raised; returns what fails here."""
         try:
             self.wait()
         except Exception as error:
-            log.error("%s", error)
+            log.error("a checkpoint was not saved: %s", error)
+            return error
+        return None
 
     def _agree(self, target: Target, contents: Contents) -> tuple[Marks, Plan]:
         """Make the marks and the plan of a save, which are the same in every process."""

@@ -6,7 +6,6 @@ The bytes are those that `trainer.models.safetensors_file.write_safetensors` wri
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainer.checkpoint.regions import Region, as_slices, region_shape, region_size, runs, whole
+from trainer.checkpoint.regions import Region, as_slices, region_shape, region_size, runs
 from trainer.config.problems import DataError
 from trainer.files import write_json
 from trainer.models.safetensors_file import SafetensorsFile, TensorHeader
@@ -120,16 +119,17 @@ class TensorReader:
         return self._files[name].headers[name].shape
 
     def read(self, name: str, region: Region) -> np.ndarray:
-        """A rectangle of a tensor; whole rows of it are read, a few at a time, and cut."""
-        file = self._files[name]
-        header = file.headers[name]
-        width = math.prod(header.shape[1:])
-        found = np.empty(region_shape(region), file.numbers(name, 0, 0).dtype)
-        across = as_slices(region[1:])
-        for ((start, stop), *_), rows in _blocks((region[0], *whole(header.shape[1:])), header):
-            block = file.numbers(name, start * width, (stop - start) * width)
-            found[rows] = block.reshape(stop - start, *header.shape[1:])[:, *across]
+        """A rectangle of a tensor, float32; nothing else is read of a vector or a matrix."""
+        found = np.empty(region_shape(region), np.float32)
+        for start, rows in self._files[name].pieces(name, _BLOCK_BYTES, as_slices(region)):
+            found[start : start + len(rows)] = _floats(rows)
         return found
+
+
+def _floats(numbers: np.ndarray) -> np.ndarray:
+    """Numbers as `SafetensorsFile.pieces` gives them; bfloat16 is the upper half of a float32."""
+    bits = numbers.dtype == np.uint16
+    return (numbers.astype(np.uint32) << 16).view(np.float32) if bits else numbers
 
 
 def _paths(directory: Path, stem: str) -> list[Path]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from trainer import save_model
+from trainer.checkpoint.contents import load_trained_weights, model_contents
 from trainer.checkpoint.find import STATE_FILE, checkpoint_damage
+from trainer.checkpoint.target import files_target
 from trainer.config.problems import Problem
 from trainer.events import finite
 from trainer.files import write_json
+from trainer.loop.layouts import from_main
 from trainer.loop.report import log_metrics
 from trainer.loop.results import write_results
 from trainer.loop.setup import Run, StopQuestion, count_parameters
-from trainer.models.weights_load import load_weights
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +35,7 @@ def take_best_model(run: Run) -> int:
         _warn_no_best(run, f"{state.best_checkpoint} cannot be used: {damage}")
         return state.step
     log.info("taking the best model, %s (%s %.6g)", path, run.config.metric_for_best_model, state.best_metric)
-    if run.model.adapter is None:
-        load_weights(run.model, path)
-    else:
-        run.model.adapter.load(path)
+    load_trained_weights(run.update, path)
     return step
 
 
@@ -70,14 +68,20 @@ def finish(run: Run, seconds: float, evaluation: dict[str, Any] | None) -> dict[
     """
     state = run.state
     log.info("writing the final model to %s", run.output_dir)
-    save_model(run.model, run.output_dir)
-    run.tokenizer.save(run.output_dir)
+    contents = model_contents(run.model, run.update, run.tokenizer)
+    run.saver.save(files_target(run.output_dir), contents, in_background=False)
+    run.saver.close()
     results: dict[str, dict[str, Any]] = {"train": _train_results(run, seconds)}
     if evaluation is not None:
         results["eval"] = {name: value for name, value in evaluation.items() if name.startswith("eval_")}
-    metrics = write_results(run.output_dir, results)
     stored = state.as_dict(run.plan.total_steps, run.plan.total_epochs)
-    write_json(run.output_dir / STATE_FILE, finite(stored))
+
+    def write() -> dict[str, Any]:
+        metrics = write_results(run.output_dir, results)
+        write_json(run.output_dir / STATE_FILE, finite(stored))
+        return metrics
+
+    metrics = from_main(run.layout, write)
     if state.best_metric is not None:
         metrics |= {"best_metric": state.best_metric, "best_model_checkpoint": state.best_checkpoint}
     return {"path": str(run.output_dir), "metrics": metrics, "stopped": False}
@@ -85,6 +89,7 @@ def finish(run: Run, seconds: float, evaluation: dict[str, Any] | None) -> dict[
 
 def finish_stopped(run: Run, seconds: float) -> dict[str, Any]:
     """The result of a run that was asked to stop: its newest checkpoint."""
+    run.saver.close()
     path = run.output_dir / f"checkpoint-{run.state.step}"
     return {"path": str(path), "metrics": _train_results(run, seconds), "stopped": True}
 

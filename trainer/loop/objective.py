@@ -8,7 +8,6 @@ forward pass: so each micro-batch's share is divided by it, and shares and their
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import paddle
@@ -54,8 +53,8 @@ class Objective(Protocol):
         """Step number `step` (from 1) has changed the model."""
         ...
 
-    def save(self, directory: Path) -> None:
-        """Add to a checkpoint what the objective needs to go on from it."""
+    def models(self) -> Mapping[str, CausalLM]:
+        """The models besides the trained one that a checkpoint needs, by their folder in it."""
         ...
 
 
@@ -68,8 +67,9 @@ class Supervised:
     def stepped(self, model: CausalLM, step: int) -> None:
         """Nothing changes from step to step."""
 
-    def save(self, directory: Path) -> None:
-        """Nothing is needed."""
+    def models(self) -> Mapping[str, CausalLM]:
+        """None is needed."""
+        return {}
 
 
 class _SupervisedStep:

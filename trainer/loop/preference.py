@@ -7,8 +7,7 @@ micro-batches are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import paddle
@@ -18,7 +17,7 @@ from trainer.config.schema import DpoConfig, KtoConfig
 from trainer.data.preference_batches import PreferenceBatch
 from trainer.loop.engine import Engine
 from trainer.loop.objective import Measures, StepLoss
-from trainer.loop.reference import FrozenModel, Reference, log_probability_passes
+from trainer.loop.reference import REFERENCE_FOLDER, FrozenModel, Reference, log_probability_passes
 from trainer.models.base import CausalLM
 from trainer.preference.dpo import PairLogps, dpo_losses, dpo_metrics
 from trainer.preference.kto import kl_estimate, kto_losses, kto_metrics
@@ -33,8 +32,9 @@ class _Fixed:
     def stepped(self, model: CausalLM, step: int) -> None:
         """Nothing changes from step to step."""
 
-    def save(self, directory: Path) -> None:
-        """Nothing is needed."""
+    def models(self) -> Mapping[str, CausalLM]:
+        """None is needed."""
+        return {}
 
 
 class Pairs(_Fixed):
@@ -189,9 +189,9 @@ class Following:
         if step % self._every == 0:
             self._reference.follow(model)
 
-    def save(self, directory: Path) -> None:
+    def models(self) -> Mapping[str, CausalLM]:
         """The reference is no longer the model that the run began with."""
-        self._reference.save(directory)
+        return {REFERENCE_FOLDER: self._reference.model}
 
 
 def pair_logps(sums: Tensor, batch: PreferenceBatch) -> PairLogps:

@@ -7,7 +7,6 @@ a frozen copy, or log-probabilities that were computed once (`trainer.loop.refer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import paddle
@@ -15,7 +14,6 @@ from paddle import Tensor
 
 from trainer.data.preference_batches import PreferenceBatch
 from trainer.loop.engine import Engine
-from trainer.models import save_model
 from trainer.models.base import CausalLM
 from trainer.models.passes import LogProbabilityPass, Passes
 from trainer.ops.packing import Packing
@@ -58,10 +56,6 @@ class FrozenModel:
 
     def log_probabilities(self, batches: Sequence[PreferenceBatch]) -> list[Tensor]:
         return self._engine.outcomes(log_probability_passes(batches))
-
-    def save(self, directory: Path) -> None:
-        """Write the model to its folder in a checkpoint."""
-        save_model(self.model, directory / REFERENCE_FOLDER)
 
     @paddle.no_grad()
     def follow(self, policy: CausalLM) -> None:

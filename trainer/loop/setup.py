@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from trainer.checkpoint.find import Checkpoint
-from trainer.checkpoint.optimizer_state import OPTIMIZER_FILE, load_optimizer
+from trainer.checkpoint.optimizer_state import has_optimizer, load_optimizer
+from trainer.checkpoint.ranks import Ranks
+from trainer.checkpoint.saver import Saver
 from trainer.config import FinetuneConfig
 from trainer.config.preflight.steps import check_steps
 from trainer.config.problems import ConfigError, Problem
@@ -74,6 +76,7 @@ class Run:
         plan, schedule: how many steps, and their learning rates.
         state: where the run stands.
         report: tells log and events.
+        saver: writes checkpoints and the final model.
         saved_step: step of the newest checkpoint in output_dir that this run made or began with; -1: none.
     """
 
@@ -93,6 +96,7 @@ class Run:
     schedule: Schedule
     state: TrainState
     report: Reporter
+    saver: Saver
     saved_step: int
 
     @property
@@ -148,7 +152,7 @@ def prepare_run(
             state.schedule_step = 0
         else:
             _check_optimizer_is_there(start)
-            load_optimizer(model, update.optimizer, start.path)
+            load_optimizer(update, start.path)
             mixing.load_state(state.loss_scaling)
     state.settings = settings
     if config.resume_from_checkpoint:
@@ -177,6 +181,7 @@ def prepare_run(
         schedule=_schedule(config, plan),
         state=state,
         report=Reporter(events, plan, state),
+        saver=Saver(output_dir, Ranks.of(layout), asynchronous=saves_beside_training(config)),
         saved_step=start.step if start is not None and start.path.parent == output_dir else -1,
     )
 
@@ -213,8 +218,13 @@ def _decay_steps(config: RunConfig) -> int:
     return config.decay_steps if isinstance(config, FinetuneConfig) else 0
 
 
+def saves_beside_training(config: RunConfig) -> bool:
+    """Whether training goes on while a checkpoint is written; in one of two ways to say so."""
+    return bool(config.use_async_save) or "async_save" in (config.unified_checkpoint_config or "").split()
+
+
 def _check_optimizer_is_there(start: Checkpoint) -> None:
-    if (start.path / OPTIMIZER_FILE).is_file():
+    if has_optimizer(start.path):
         return
     raise ConfigError(
         Problem(

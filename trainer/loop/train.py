@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterator
 from typing import Any
 
-from trainer.checkpoint.directory import remove_directory
-from trainer.checkpoint.find import list_checkpoints
-from trainer.checkpoint.rotation import surplus
-from trainer.checkpoint.save import save_checkpoint
 from trainer.config.problems import DataError, Problem
 from trainer.data.batches import StepRows, epoch_steps
 from trainer.loop.plan import evaluation_due, logging_due, saving_due
+from trainer.loop.saving import save, whole_saves
 from trainer.loop.setup import Run, StopQuestion
 from trainer.loop.step import NonFiniteLossError, StepResult, train_step
 
@@ -31,8 +27,13 @@ def train(run: Run, should_stop: StopQuestion) -> bool:
     Returns:
         True when `should_stop` ended it early. The newest checkpoint then holds the last step taken.
     """
-    config, state, plan = run.config, run.state, run.plan
     _say_where_it_begins(run)
+    with whole_saves(run):
+        return _train(run, should_stop)
+
+
+def _train(run: Run, should_stop: StopQuestion) -> bool:
+    config, state, plan = run.config, run.state, run.plan
     run.report.begin()
     if _evaluation_is_missing(run) and not _close_step(run, should_stop):
         return _stop(run)
@@ -42,6 +43,7 @@ def train(run: Run, should_stop: StopQuestion) -> bool:
             return _stop(run)
         rate = run.schedule.rate(state.schedule_step)
         result = _take_step(run, step, rate)
+        run.saver.poll()
         skipped_in_a_row = skipped_in_a_row + 1 if result.skipped else 0
         _refuse_endless_skipping(skipped_in_a_row, state.step)
         if logging_due(config, plan, state):
@@ -49,32 +51,6 @@ def train(run: Run, should_stop: StopQuestion) -> bool:
         if not _close_step(run, should_stop):
             return _stop(run)
     return False
-
-
-def save(run: Run, metrics: dict[str, float]) -> None:
-    """Save a checkpoint of the present step and remove those over save_total_limit.
-
-    Args:
-        run: the run.
-        metrics: of the evaluation after this step; empty when there was none. Only a checkpoint with metrics
-            can become the best one.
-    """
-    state, precision = run.state, run.precision
-    name = f"checkpoint-{state.step}"
-    best = _note_best(run, name, metrics)
-    state.loss_scaling = precision.state()
-    stored = state.as_dict(run.plan.total_steps, run.plan.total_epochs)
-    optimizer = None if run.config.ignore_save_lr_and_optim else run.update.optimizer
-    more = run.objective.save
-    checkpoint = save_checkpoint(
-        run.output_dir, state.step, run.model, run.tokenizer, optimizer, stored, more
-    )
-    run.saved_step = state.step
-    run.report.saved(checkpoint, metrics, best)
-    limit = run.config.save_total_limit
-    for old in surplus(list_checkpoints(run.output_dir), limit, checkpoint, state.best_checkpoint):
-        remove_directory(old.path)
-        run.report.removed(old)
 
 
 def _steps_left(run: Run) -> Iterator[StepRows]:
@@ -141,6 +117,7 @@ def _leave_empty_epoch(run: Run) -> None:
 
 
 def _stop(run: Run) -> bool:
+    run.saver.wait()
     if run.saved_step != run.state.step:
         save(run, {})
     log.info("stopped after step %d of %d", run.state.step, run.plan.total_steps)
@@ -152,21 +129,6 @@ def _evaluation_is_missing(run: Run) -> bool:
     state = run.state
     due = state.step > 0 and evaluation_due(run.config, run.plan, state)
     return due and state.evaluation(state.step) is None
-
-
-def _note_best(run: Run, name: str, metrics: dict[str, float]) -> bool:
-    """Keep the best value of metric_for_best_model; True when `metrics` has it."""
-    wanted, state = run.config.metric_for_best_model, run.state
-    if not wanted or not metrics:
-        return False
-    metric = wanted if wanted.startswith("eval_") else f"eval_{wanted}"
-    value = metrics[metric]
-    known = state.best_metric
-    better = known is None or (value > known if run.config.greater_is_better else value < known)
-    if better and math.isfinite(value):
-        state.best_metric, state.best_checkpoint = value, name
-        return True
-    return False
 
 
 def _say_where_it_begins(run: Run) -> None:

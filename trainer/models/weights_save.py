@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 MAX_SHARD_BYTES = 5 * 10**9
 
 _WEIGHT_FILE = re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?")
-_DISK_DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+#: The dtypes of weights, by their names in safetensors files.
+PADDLE_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_DISK_DTYPES = {ours: theirs for theirs, ours in PADDLE_DTYPES.items()}
 
 
 def save_weights(model: "CausalLM", directory: Path, max_shard_bytes: int = MAX_SHARD_BYTES) -> None:

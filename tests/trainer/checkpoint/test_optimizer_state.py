@@ -1,6 +1,5 @@
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import paddle
@@ -8,21 +7,31 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from trainer import load_model
-from trainer.checkpoint.optimizer_state import OPTIMIZER_FILE, load_optimizer, save_optimizer
+from trainer.checkpoint.optimizer_state import has_optimizer, load_optimizer, optimizer_files
+from trainer.checkpoint.pieces import Contents
+from trainer.checkpoint.saver import Saver
+from trainer.checkpoint.target import files_target
 from trainer.config import DataError, FinetuneConfig
-from trainer.loop.optimizer import build_optimizer
+from trainer.loop.precision import FullPrecision
 from trainer.models.base import CausalLM
+from trainer.models.weights import Weight
+from trainer.parallel.update import Updater
+from trainer.parallel.update_choice import make_updater
 
 MakeConfig = Callable[..., FinetuneConfig]
 
+OPTIMIZER_FILE = "optimizer.safetensors"
 
-def take_steps(model: CausalLM, optimizer: paddle.optimizer.AdamW, count: int) -> None:
+
+def take_steps(updater: Updater, count: int) -> None:
     ids = paddle.to_tensor(np.arange(10, 18).reshape(1, 8))
-    optimizer.set_lr(1e-2)
     for _ in range(count):
-        (model.loss(ids, ids + 1).sum / 8).backward()
-        optimizer.step()
-        optimizer.clear_grad()
+        (updater.model.loss(ids, ids + 1).sum / 8).backward()
+        updater.step(1e-2)
+
+
+def save_optimizer(updater: Updater, directory: Path) -> None:
+    Saver(directory).save(files_target(directory), Contents([optimizer_files(updater)]))
 
 
 def weights(model: CausalLM) -> dict[str, np.ndarray]:
@@ -41,9 +50,9 @@ def test_state_is_named_and_turned_like_the_weights_on_disk(
     tiny_gemma: Path, make_config: MakeConfig, tmp_path: Path
 ) -> None:
     model = load_model(tiny_gemma)
-    optimizer = build_optimizer(model.parameters(), make_config())
-    take_steps(model, optimizer, 2)
-    save_optimizer(model, optimizer, tmp_path)
+    updater = make_updater(model, make_config())
+    take_steps(updater, 2)
+    save_optimizer(updater, tmp_path)
     on_disk = load_file(tiny_gemma / "model.safetensors")
     state = load_file(tmp_path / OPTIMIZER_FILE)
     kinds = ("moment1", "moment2", "beta1_power", "beta2_power")
@@ -59,14 +68,14 @@ def test_an_optimizer_that_was_read_goes_on_bit_for_bit(
     tiny_gemma: Path, make_config: MakeConfig, tmp_path: Path
 ) -> None:
     model = load_model(tiny_gemma)
-    optimizer = build_optimizer(model.parameters(), make_config())
-    take_steps(model, optimizer, 3)
-    save_optimizer(model, optimizer, tmp_path)
+    updater = make_updater(model, make_config())
+    take_steps(updater, 3)
+    save_optimizer(updater, tmp_path)
     copied = copy_of(model, tiny_gemma)
-    read = build_optimizer(copied.parameters(), make_config())
-    load_optimizer(copied, read, tmp_path)
-    take_steps(model, optimizer, 3)
-    take_steps(copied, read, 3)
+    read = make_updater(copied, make_config())
+    load_optimizer(read, tmp_path)
+    take_steps(updater, 3)
+    take_steps(read, 3)
     for name, weight in weights(model).items():
         np.testing.assert_array_equal(weights(copied)[name], weight)
 
@@ -75,14 +84,14 @@ def test_what_was_read_can_be_saved_again_before_any_step(
     tiny_gemma: Path, make_config: MakeConfig, tmp_path: Path
 ) -> None:
     model = load_model(tiny_gemma)
-    optimizer = build_optimizer(model.parameters(), make_config())
-    take_steps(model, optimizer, 1)
-    save_optimizer(model, optimizer, tmp_path)
+    updater = make_updater(model, make_config())
+    take_steps(updater, 1)
+    save_optimizer(updater, tmp_path)
     (tmp_path / "again").mkdir()
     copied = copy_of(model, tiny_gemma)
-    read = build_optimizer(copied.parameters(), make_config())
-    load_optimizer(copied, read, tmp_path)
-    save_optimizer(copied, read, tmp_path / "again")
+    read = make_updater(copied, make_config())
+    load_optimizer(read, tmp_path)
+    save_optimizer(read, tmp_path / "again")
     assert (tmp_path / "again" / OPTIMIZER_FILE).read_bytes() == (tmp_path / OPTIMIZER_FILE).read_bytes()
 
 
@@ -90,9 +99,9 @@ def test_before_the_first_step_there_is_no_state(
     tiny_gemma: Path, make_config: MakeConfig, tmp_path: Path
 ) -> None:
     model = load_model(tiny_gemma)
-    save_optimizer(model, build_optimizer(model.parameters(), make_config()), tmp_path)
+    save_optimizer(make_updater(model, make_config()), tmp_path)
     assert load_file(tmp_path / OPTIMIZER_FILE) == {}
-    load_optimizer(model, build_optimizer(model.parameters(), make_config()), tmp_path)
+    load_optimizer(make_updater(model, make_config()), tmp_path)
 
 
 @pytest.mark.parametrize("change", ["missing", "shape"])
@@ -100,9 +109,9 @@ def test_state_of_another_model_is_refused(
     tiny_gemma: Path, make_config: MakeConfig, tmp_path: Path, change: str
 ) -> None:
     model = load_model(tiny_gemma)
-    optimizer = build_optimizer(model.parameters(), make_config())
-    take_steps(model, optimizer, 1)
-    save_optimizer(model, optimizer, tmp_path)
+    updater = make_updater(model, make_config())
+    take_steps(updater, 1)
+    save_optimizer(updater, tmp_path)
     state = load_file(tmp_path / OPTIMIZER_FILE)
     if change == "missing":
         del state["model.norm.weight/moment2"]
@@ -110,20 +119,53 @@ def test_state_of_another_model_is_refused(
         state["model.norm.weight/moment2"] = np.zeros(3, dtype=np.float32)
     save_file(state, tmp_path / OPTIMIZER_FILE)
     with pytest.raises(DataError, match=r"model\.norm\.weight/moment2"):
-        load_optimizer(model, build_optimizer(model.parameters(), make_config()), tmp_path)
+        load_optimizer(make_updater(model, make_config()), tmp_path)
 
 
-def test_master_weights_of_low_precision_training_are_kept(
+class MasterWeights(FullPrecision):
+    """The weights are bfloat16, and the optimizer has fp32 copies of them."""
+
+    @property
+    def master_weights(self) -> bool:
+        return True
+
+
+def test_master_weights_of_low_precision_training_are_kept_in_float32(
     tiny_gemma: Path, make_config: MakeConfig, tmp_path: Path
 ) -> None:
-    model = load_model(tiny_gemma)
-    optimizer = build_optimizer(model.parameters(), make_config(), master_weights=True)
-    masters: Any = {
-        weight.parameter.name: weight.parameter.detach().clone()
-        for weight in model.parameter_names().values()
-    }
-    optimizer.set_state_dict({"master_weights": masters})
-    save_optimizer(model, optimizer, tmp_path)
+    updater = make_updater(load_model(tiny_gemma, "bfloat16"), make_config(), MasterWeights())
+    finer = 1 + 2**-12
+    updater.load_state(lambda weight, kind, span: np.full(state_shape(weight, kind), finer, np.float32))
+    save_optimizer(updater, tmp_path)
     state, on_disk = load_file(tmp_path / OPTIMIZER_FILE), load_file(tiny_gemma / "model.safetensors")
     for name, weight in on_disk.items():
-        np.testing.assert_array_equal(state[f"{name}/master"], weight)
+        np.testing.assert_array_equal(state[f"{name}/master"], np.full(weight.shape, finer, np.float32))
+    read = make_updater(load_model(tiny_gemma, "bfloat16"), make_config(), MasterWeights())
+    load_optimizer(read, tmp_path)
+    masters = [held for held in read.state() if held.kind == "master"]
+    assert len(masters) == len(on_disk)
+    assert all((held.tensor.numpy() == np.float32(finer)).all() for held in masters)
+
+
+def state_shape(weight: Weight, kind: str) -> list[int]:
+    return [1] if kind.startswith("beta") else weight.parameter.shape
+
+
+def test_a_checkpoint_without_master_weights_leaves_those_made_of_the_weights(
+    tiny_gemma: Path, make_config: MakeConfig, tmp_path: Path
+) -> None:
+    updater = make_updater(load_model(tiny_gemma), make_config())
+    take_steps(updater, 1)
+    save_optimizer(updater, tmp_path)
+    read = make_updater(load_model(tiny_gemma, "bfloat16"), make_config(), MasterWeights())
+    load_optimizer(read, tmp_path)
+    for held in read.state():
+        if held.kind == "master":
+            expected = held.weight.parameter.astype("float32").numpy()
+            np.testing.assert_array_equal(held.tensor.numpy(), expected)
+
+
+def test_it_is_told_whether_a_checkpoint_has_the_state(tmp_path: Path) -> None:
+    assert not has_optimizer(tmp_path)
+    (tmp_path / "optimizer.safetensors.index.json").write_text("{}")
+    assert has_optimizer(tmp_path)
