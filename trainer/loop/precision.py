@@ -121,13 +121,6 @@ class FullPrecision:
         """What the loss is multiplied by before its gradients are taken."""
         return 1.0
 
-    def unscale(self, optimizer: paddle.optimizer.AdamW) -> None:
-        """Bring the gradients back to their true size, before their norm is taken."""
-
-    def update(self, optimizer: paddle.optimizer.AdamW) -> None:
-        """Change the weights."""
-        optimizer.step()
-
     def note(self, *, overflowed: bool) -> None:
         """A step was taken, or skipped because its gradients overflowed."""
 

@@ -60,14 +60,9 @@ class Held:
         """Whether it is one of AdamW's two scalars."""
         return self.kind.startswith("beta")
 
-    def array(self) -> np.ndarray:
-        """A copy in host memory; without the filling behind a span."""
-        array = self.tensor.numpy()
-        return array if self.span is None or self.is_power else array[: self.span[1] - self.span[0]]
-
     @paddle.no_grad()
     def put(self, array: np.ndarray) -> None:
-        """Set the tensor from an array as `array` gives it."""
+        """Set the tensor from an array shaped like it, but without the filling behind a span."""
         value = paddle.to_tensor(array).astype(self.tensor.dtype).reshape([-1])
         missing = self.tensor.size - value.size
         if missing:

@@ -35,7 +35,7 @@ from trainer.parallel.sharded_state import (
 if TYPE_CHECKING:
     from trainer.models.weights import Weight
 
-#: Gives what a checkpoint has for a span of a weight's state, as `Held.array` does; None where it has none.
+#: Gives what a checkpoint has for a span of a weight's state, as `Held.put` takes it; None where it has none.
 ReadState = Callable[["Weight", Kind, Span | None], np.ndarray | None]
 
 

@@ -1,12 +1,15 @@
 from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import paddle
 import pytest
+from paddle.base.framework import EagerParamBase
 
 from trainer import load_model
 from trainer.config import FinetuneConfig
 from trainer.loop.optimizer import build_optimizer
+from trainer.parallel.clip import SLICE_PREFIX
 
 MakeConfig = Callable[..., FinetuneConfig]
 
@@ -61,6 +64,21 @@ def test_frozen_parameters_are_left_alone(make_config: MakeConfig) -> None:
     layer(paddle.ones([1, 2])).sum().backward()
     optimizer.step()
     np.testing.assert_array_equal(layer.weight.numpy(), before)
+
+
+def test_a_part_of_a_parameter_decays_as_the_whole_one_does(make_config: MakeConfig) -> None:
+    layer = paddle.nn.Linear(2, 2)
+    optimizer = build_optimizer(layer.parameters(), make_config(weight_decay=0.1))
+    parts = []
+    for parameter in layer.parameters():
+        part = EagerParamBase(shape=[2], dtype=parameter.dtype, name=SLICE_PREFIX + parameter.name)
+        paddle.assign(paddle.ones([2]), part)
+        part.grad = paddle.zeros([2])
+        parts.append(part)
+    cast(Any, optimizer)._parameter_list = parts
+    optimizer.set_lr(1.0)
+    optimizer.step()
+    assert [part.numpy().tolist() for part in parts] == [[pytest.approx(0.9)] * 2, [1.0] * 2]
 
 
 @pytest.mark.parametrize("family", ["gemma", "bloom"])

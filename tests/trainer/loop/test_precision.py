@@ -1,10 +1,13 @@
+import json
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
+import paddle
 import pytest
 
 from trainer.config import FinetuneConfig
-from trainer.loop.precision import FullPrecision, Precision, choose_precision, make_precision
+from trainer.loop.precision import FullPrecision, LossScale, Precision, choose_precision, make_precision
 
 MakeConfig = Callable[..., FinetuneConfig]
 
@@ -45,3 +48,64 @@ def test_level_o0_on_gpu_is_fp32(make_config: MakeConfig) -> None:
     precision, warning = choose_precision(config, "gpu")
     assert (precision, warning) == (Precision(), None)
     assert type(make_precision(precision, config)) is FullPrecision
+
+
+def test_a_loss_scale_halves_after_an_overflow_and_doubles_after_2000_good_steps() -> None:
+    scale = LossScale(1024.0)
+    scale.note(overflowed=True)
+    assert scale.value == 512.0
+    for _ in range(1999):
+        scale.note(overflowed=False)
+    assert scale.value == 512.0
+    scale.note(overflowed=False)
+    assert (scale.value, scale.good_steps) == (1024.0, 0)
+
+
+def test_an_overflow_begins_the_count_of_good_steps_anew() -> None:
+    scale = LossScale(4.0)
+    for overflowed in (False, False, True, False):
+        scale.note(overflowed=overflowed)
+    assert (scale.value, scale.good_steps) == (2.0, 1)
+
+
+def test_its_rules_are_those_of_the_grad_scaler_of_paddle() -> None:
+    theirs = {name: item.default for name, item in signature(paddle.amp.GradScaler).parameters.items()}
+    assert theirs["incr_ratio"] == LossScale.RISE
+    assert theirs["decr_ratio"] == LossScale.FALL
+    assert theirs["incr_every_n_steps"] == LossScale.GOOD_STEPS_TO_RISE
+    assert theirs["decr_every_n_nan_or_inf"] == 1
+
+
+def test_a_loss_scale_goes_on_from_its_state_through_json_and_from_that_of_a_grad_scaler() -> None:
+    before = LossScale(8.0)
+    before.note(overflowed=True)
+    before.note(overflowed=False)
+    states: list[dict[str, Any]] = [
+        json.loads(json.dumps(before.state())),
+        {"scale": [4.0], "incr_count": 1, "decr_count": 0, "incr_ratio": 2.0},
+    ]
+    for state in states:
+        after = LossScale(1.0)
+        after.load_state(state)
+        assert (after.value, after.good_steps) == (4.0, 1)
+
+
+def test_only_fp16_has_a_loss_scale_and_its_state_is_kept(make_config: MakeConfig) -> None:
+    config = make_config(scale_loss=64.0)
+    scaled = make_precision(Precision("float16", "O1"), config)
+    assert (scaled.loss_scale, scaled.may_skip) == (64.0, True)
+    scaled.note(overflowed=True)
+    again = make_precision(Precision("float16", "O1"), config)
+    again.load_state(scaled.state())
+    assert again.loss_scale == 32.0
+    for precision in (make_precision(Precision("bfloat16", "O2"), config), FullPrecision()):
+        precision.note(overflowed=True)
+        assert (precision.loss_scale, precision.may_skip, precision.state()) == (1.0, False, {})
+
+
+@pytest.mark.parametrize(
+    ("level", "asked", "given"), [("O2", True, True), ("O2", False, False), ("O1", True, False)]
+)
+def test_master_gradients_are_for_o2(make_config: MakeConfig, level: Any, asked: bool, given: bool) -> None:
+    precision = make_precision(Precision("bfloat16", level), make_config(amp_master_grad=asked))
+    assert precision.main_gradients == given
