@@ -56,6 +56,7 @@ def _sharded(name: str, stage: int = 1, *more: tuple[str, Any], **degrees: int) 
     return Parallel(name, sharding=2, more=(("sharding", f"stage{stage}"), *more), **degrees)
 
 
+SINGLE = Parallel("one process")
 SPLIT = ("sharding_parallel_config", "split_param")
 LAYOUTS = (
     Parallel("TP2", tensor=2),
@@ -86,50 +87,75 @@ class Method:
         name: what tests and table call it.
         task: of the trainer.
         more: arguments.
+        rate: factor of the learning rate.
         pipelines: whether a pipeline can do it.
     """
 
     name: str
     task: str
     more: tuple[tuple[str, Any], ...] = ()
+    rate: float = 1.0
     pipelines: bool = True
 
 
-LORA = (("lora", True), ("lora_rank", 4))
+def _lora(name: str, task: str) -> Method:
+    return Method(name, task, (("lora", True), ("lora_rank", 4)), rate=10.0)
+
+
+def _prefix(name: str) -> Method:
+    more = ("prefix_tuning", True), ("num_prefix_tokens", 5)
+    return Method(name, "finetune", more, rate=10.0, pipelines=False)
+
+
 METHODS = (
     Method("sft", "finetune"),
-    Method("sft lora", "finetune", LORA),
-    Method("prefix", "finetune", (("prefix_tuning", True), ("num_prefix_tokens", 5)), pipelines=False),
+    _lora("sft lora", "finetune"),
+    _prefix("prefix"),
     Method("dpo", "dpo"),
-    Method("dpo lora", "dpo", LORA),
+    _lora("dpo lora", "dpo"),
     Method("dpo free", "dpo", (("reference_free", True),)),
-    Method("dpo kto_pair + sft", "dpo", (("loss_type", "kto_pair"), ("sft_loss_ratio", 0.5))),
+    Method("dpo kto_pair sft", "dpo", (("loss_type", "kto_pair"), ("sft_loss_ratio", 0.5))),
     Method("kto", "kto"),
-    Method("kto lora", "kto", LORA),
+    _lora("kto lora", "kto"),
 )
 
 
 @dataclass(frozen=True)
 class Combination:
-    """A family trained by a method over a layout; by AdamW, or by plain gradient descent.
+    """A family trained by a method over a layout.
 
-    AdamW divides a gradient by its own size, so weights with gradients near zero move anywhere: what it gives
-    is compared by losses, what gradient descent gives by weights.
+    Attributes:
+        plain: by plain gradient descent in place of AdamW. AdamW divides a gradient by its own size, so
+            weights with gradients near zero move anywhere: what it gives is compared by losses, what gradient
+            descent gives by weights.
+        saves: a checkpoint in the middle.
+        begun_in: the layout that saved the checkpoint from which it goes on; None: it begins anew.
     """
 
     layout: Parallel
     family: str
     method: Method
     plain: bool = False
+    saves: bool = False
+    begun_in: Parallel | None = None
 
     def __str__(self) -> str:
-        words = f"{self.layout.name}-{self.family}-{self.method.name}"
+        layouts = [layout.name for layout in (self.begun_in, self.layout) if layout is not None]
+        words = f"{' to '.join(layouts)}-{self.family}-{self.method.name}"
         return words.replace(",", "").replace(" ", "_")
 
     @property
     def alone(self) -> Combination:
-        """The same in one process."""
-        return replace(self, layout=Parallel("one process", layers=self.layout.layers))
+        """The same in one process, from its beginning."""
+        layout = replace(SINGLE, layers=self.layout.layers)
+        return replace(self, layout=layout, saves=False, begun_in=None)
+
+    @property
+    def origin(self) -> Combination | None:
+        """What saves the checkpoint from which it goes on."""
+        if self.begun_in is None:
+            return None
+        return replace(self, layout=self.begun_in, saves=True, begun_in=None)
 
 
 def combinations(plain: bool) -> list[Combination]:

@@ -17,7 +17,11 @@ from tests.ranks import RankError, run_ranks
 
 EPOCHS = 2
 PLAIN_STEPS = 4
+MIDDLE = 4
+"""After so many steps the model is evaluated, and saved where that is wanted."""
 RATE, PLAIN_RATE = 3e-3, 0.1
+LEAST_METRIC = 1.0
+"""Rewards are small differences of log-probabilities, so their errors are those of greater numbers."""
 SECONDS_EACH = 60
 """So long a training may take on a busy machine."""
 
@@ -64,13 +68,20 @@ class Matrix:
         Raises:
             RankError: it could not be trained.
         """
-        expected = self._outcomes(combination.alone)[0]
-        found = self._outcomes(combination)
+        expected = self.trained(combination.alone)[0]
+        found = self.trained(combination)
         self.differences[combination] = difference = compare(found, expected)
         return difference
 
-    def _outcomes(self, combination: Combination) -> list[Outcome]:
+    def trained(self, combination: Combination) -> list[Outcome]:
+        """The outcomes of a combination in the order of ranks.
+
+        Raises:
+            RankError: there is none.
+        """
         if combination not in self.outcomes:
+            if combination.origin is not None:
+                self.trained(combination.origin)
             self._train(combination)
         outcomes = self.outcomes[combination]
         if isinstance(outcomes, RankError):
@@ -78,11 +89,13 @@ class Matrix:
         return outcomes
 
     def _train(self, first: Combination) -> None:
-        """Train everything that is wanted and has the layout of `first`."""
+        """Train `first`, and whatever else will be wanted and can be trained in the same processes now."""
         wanted = {first: None}
         for combination in self.wanted:
-            for one in (combination, combination.alone):
-                if one.layout == first.layout:
+            for one in (combination, combination.alone, combination.origin):
+                if one is None or one.layout != first.layout or one in self.outcomes:
+                    continue
+                if one.origin is None or isinstance(self.outcomes.get(one.origin), list):
                     wanted[one] = None
         jobs = [self._job(combination) for combination in wanted]
         while jobs:
@@ -108,10 +121,16 @@ class Matrix:
         return []
 
     def _job(self, combination: Combination) -> Job:
-        place = self.folder / "runs" / f"{combination}-{combination.layout.layers}-{combination.plain}"
-        return Job(combination, self._arguments(combination, place / "output"), place / "results")
+        return Job(combination, self._arguments(combination), self._place(combination) / "results")
 
-    def _arguments(self, combination: Combination, output: Path) -> dict[str, Any]:
+    def _place(self, combination: Combination) -> Path:
+        switches = "".join(str(int(switch)) for switch in (combination.plain, combination.saves))
+        return self.folder / "runs" / f"{combination}-{combination.layout.layers}-{switches}"
+
+    def _output(self, combination: Combination) -> Path:
+        return self._place(combination) / "output"
+
+    def _arguments(self, combination: Combination) -> dict[str, Any]:
         method, data = combination.method, self.folder / "data"
         if not data.exists():
             write_data(data)
@@ -121,19 +140,25 @@ class Matrix:
             names = {"train": "train_dataset_path", "dev": "dev_dataset_path"}
             files = {field: str(data / f"{method.task}-{split}.jsonl") for split, field in names.items()}
             files |= PREFERENCES
-        length = {"max_steps": PLAIN_STEPS} if combination.plain else {"num_train_epochs": EPOCHS}
+        length: dict[str, Any] = (
+            {"max_steps": PLAIN_STEPS} if combination.plain else {"num_train_epochs": EPOCHS}
+        )
+        if combination.saves:
+            length |= {"save_strategy": "steps", "save_steps": MIDDLE}
+        if combination.origin is not None:
+            length["resume_from_checkpoint"] = str(self._output(combination.origin) / f"checkpoint-{MIDDLE}")
         return {
+            "save_strategy": "no",
             "model_name_or_path": str(self._model(combination)),
-            "output_dir": str(output),
+            "output_dir": str(self._output(combination)),
             "do_train": True,
             "do_eval": True,
             "evaluation_strategy": "steps",
-            "eval_steps": 4,
-            "save_strategy": "no",
+            "eval_steps": MIDDLE,
             "logging_steps": 1,
             "per_device_train_batch_size": 2 if method.task == "finetune" else 1,
             "per_device_eval_batch_size": 2,
-            "learning_rate": PLAIN_RATE if combination.plain else RATE,
+            "learning_rate": method.rate * (PLAIN_RATE if combination.plain else RATE),
             "weight_decay": 0.1,
             "max_grad_norm": 0.5,
             "seed": 7,
@@ -150,25 +175,27 @@ class Matrix:
 
 
 def compare(found: Sequence[Outcome], expected: Outcome) -> Difference:
-    """The largest differences of any process."""
+    """The largest differences of any process. What was resumed is compared from there on."""
+    steps, metrics = expected.losses[-len(found[0].losses) :], values(expected)[-len(values(found[0])) :]
+    norms = expected.norms[-len(found[0].norms) :]
     return Difference(
-        loss=max(relative(one.losses, expected.losses) for one in found),
-        norm=max(relative(one.norms, expected.norms) for one in found),
-        metric=max(relative(metrics(one), metrics(expected)) for one in found),
+        loss=max(relative(one.losses, steps) for one in found),
+        norm=max(relative(one.norms, norms) for one in found),
+        metric=max(relative(values(one), metrics, LEAST_METRIC) for one in found),
         weight=weight_difference([part for one in found for part in one.weights], expected.weights),
         seconds=max(one.seconds for one in found),
     )
 
 
-def metrics(outcome: Outcome) -> list[float]:
+def values(outcome: Outcome) -> list[float]:
     """The values of all metrics, which have the same names everywhere."""
     return [evaluation[name] for evaluation in outcome.evaluations for name in sorted(evaluation)]
 
 
-def relative(found: Sequence[float], expected: Sequence[float]) -> float:
-    """The largest relative difference."""
+def relative(found: Sequence[float], expected: Sequence[float], least: float = 0.0) -> float:
+    """The largest relative difference; relative to `least` where values are smaller."""
     assert len(found) == len(expected) > 0
-    return max(abs(a - b) / max(abs(b), 1e-12) for a, b in zip(found, expected, strict=True))
+    return max(abs(a - b) / max(abs(b), least) for a, b in zip(found, expected, strict=True))
 
 
 def weight_difference(parts: Iterable[Part], expected: Iterable[Part]) -> float:

@@ -7,7 +7,7 @@ import pytest
 from tests.parallel.cases import FAMILIES, LAYOUTS, METHODS, Combination, combinations, spread
 from tests.parallel.matrix import Matrix
 
-LOSS, METRIC = 1e-5, 1e-4
+LOSS = METRIC = 1e-5
 NORM = 1e-4
 WEIGHT = 1e-6
 
