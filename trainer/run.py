@@ -106,7 +106,8 @@ def import_paddle(should_stop: StopRequest) -> None:
 
     Its own handler of SIGTERM, installed by the import, would end the process in the middle of a step.
     """
-    warnings.filterwarnings("ignore", message="No ccache found")
+    for words in ("No ccache found", "Current global rank"):
+        warnings.filterwarnings("ignore", message=words)
     with should_stop.held(), contextlib.redirect_stderr(io.StringIO()):
         import paddle  # noqa: F401
 

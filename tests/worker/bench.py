@@ -51,13 +51,13 @@ class Bench:
             new = NewJob("finetune", config_given={}, config_resolved=config or {}, **wanted)
             return create_job(session, new).id
 
-    def place(self, job_id: str) -> int:
+    def place(self, job_id: str, devices: int = 1) -> int:
         """Put the queued job on this host as the scheduler would; its attempt number."""
-        host = self.settings.host_name
+        host, indices = self.settings.host_name, tuple(range(devices))
         with self.database.transaction() as session:
-            register_host(session, host, device="cpu", devices=[{"index": 0}])
+            register_host(session, host, device="cpu", devices=[{"index": index} for index in indices])
             job = existing_job(session, job_id)
-            assert place(session, job, [Node(host, (0,))])
+            assert place(session, job, [Node(host, indices)])
             return job.attempt
 
     def launch(self, job_id: str, attempt: int) -> None:

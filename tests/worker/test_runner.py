@@ -230,6 +230,17 @@ class TestLog:
         assert len(bench.archived(job.id)) == 4
         assert bench.logs(job.id) == bench.archived(job.id)
 
+    def test_the_lines_of_every_rank_are_kept_and_told_apart(self, bench: Bench):
+        job_id = bench.submit()
+        bench.launch(job_id, bench.place(job_id, devices=3))
+        assert bench.job(job_id).status == Status.succeeded
+        lines = bench.archived(job_id)
+        assert is_gapless(lines)
+        for rank in (1, 2):
+            assert [line.line for line in lines if line.rank == rank] == [f"here is rank {rank}"]
+        assert len([line for line in lines if line.rank == 0]) == 4
+        assert sorted(map(str, bench.logs(job_id))) == sorted(map(str, lines))
+
 
 class TestEvents:
     def test_lines_that_are_no_events_become_warnings(self, bench: Bench):

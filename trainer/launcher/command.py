@@ -42,6 +42,7 @@ def launcher_environment(gang: Gang, environment: Mapping[str, str]) -> dict[str
     kept = {name: value for name, value in environment.items() if _KEPT.fullmatch(name)}
     # A folder of scripts that a rank's script lies in must not pass for the place of its modules.
     kept |= {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
+    kept.setdefault("GLOG_minloglevel", "1")  # Paddle tells of every connection
     kept.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // gang.nproc)))
     if gang.devices == CPU:
         # An empty list of GPUs alone is taken for a list of one GPU without a name. Hearing that all devices
