@@ -107,7 +107,9 @@ def test_a_step_whose_gradients_overflow_changes_nothing(job: Job) -> None:
 
 
 @pytest.mark.parametrize(
-    "topology", [PIPELINE, replace(PIPELINE, sharding=2, stage=1)], ids=["alone", "stage 1"]
+    "topology",
+    [PIPELINE, replace(PIPELINE, sharding=2, stage=1), replace(PIPELINE, tensor=2)],
+    ids=["alone", "stage 1", "tensor parallel"],
 )
 def test_adapters_train_as_in_one_process(job: Job, topology: Topology) -> None:
     compare(replace(job, adapter="lora"), topology)
