@@ -111,6 +111,11 @@ class Saver:
         work = Work(self._ranks, marks, target, plan, copied, contents.others)
         self._running = _Running(work, then)
 
+    @property
+    def is_saving(self) -> bool:
+        """Whether a save is still being written."""
+        return self._running is not None and not self._running.at_end
+
     def poll(self) -> None:
         """Take notice of a save that has come to its end; called between steps.
 
