@@ -121,7 +121,7 @@ class Matrix:
         return []
 
     def _job(self, combination: Combination) -> Job:
-        return Job(combination, self._arguments(combination), self._place(combination) / "results")
+        return Job(combination, self.arguments(combination), self._place(combination) / "results")
 
     def _place(self, combination: Combination) -> Path:
         switches = "".join(str(int(switch)) for switch in (combination.plain, combination.saves))
@@ -130,7 +130,8 @@ class Matrix:
     def _output(self, combination: Combination) -> Path:
         return self._place(combination) / "output"
 
-    def _arguments(self, combination: Combination) -> dict[str, Any]:
+    def arguments(self, combination: Combination) -> dict[str, Any]:
+        """The arguments of a combination."""
         method, data = combination.method, self.folder / "data"
         if not data.exists():
             write_data(data)
