@@ -6,7 +6,8 @@ The optimizer state of every parameter, or of every equal part of one, is in one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, cast
 
 import paddle
@@ -14,6 +15,7 @@ import paddle.distributed as distributed
 from paddle import Tensor, nn
 from paddle.base.framework import EagerParamBase
 from paddle.distributed import fleet
+from paddle.distributed.fleet.meta_parallel.sharding.group_sharded_stage3 import _release_param
 from paddle.distributed.sharding import group_sharded_parallel
 
 from trainer.loop.precision import FullPrecision
@@ -169,8 +171,16 @@ class WeightUpdater(Updater):
             exclude_layer=[id(layer) for layer in model.sublayers() if isinstance(layer, PrefixEncoder)],
         )
         self._sliced = [parameter for parameter in model.parameters() if hasattr(parameter, "fw_storage")]
+        self._frozen = [parameter for parameter in self._sliced if parameter.stop_gradient]
+        names = {parameter.name for parameter in self._frozen}
+        for layer in model.sublayers():
+            frozen = [p for p in layer.parameters(include_sublayers=False) if p.name in names]
+            if frozen:
+                hook: Any = partial(self._release_after_backward, frozen)
+                layer.register_forward_pre_hook(hook)
 
     def run(self, work: Pass) -> Tensor:
+        self._release(self._frozen)
         return self._wrapped(work)
 
     @paddle.no_grad()
@@ -182,6 +192,7 @@ class WeightUpdater(Updater):
         return paddle.concat(slices)[: parameter.size].reshape(parameter.shape)
 
     def _change_weights(self) -> None:
+        self._release(self._frozen)
         self._fleet_optimizer.step()
 
     def _clear(self) -> None:
@@ -191,6 +202,31 @@ class WeightUpdater(Updater):
             parameter.bw_storage = None
         for storage in self._wrapped._grad_storages.values():
             storage.buffer.zero_()
+
+    def _release_after_backward(self, frozen: Sequence[Any], layer: Any, inputs: tuple[Any, ...]) -> Any:
+        """Have the weights of a layer go when its backward pass is done.
+
+        Fleet gathers weights for the backward pass of a layer and lets them go when they have their
+        gradients, which frozen ones never get: all of a base model would gather in every process.
+        """
+        first, *others = inputs
+        if first.stop_gradient or not paddle.is_grad_enabled():
+            return inputs  # no gradient will tell; `run` and the step release these
+        first = first.reshape(first.shape)  # an alias of this layer's own, whose gradient comes last
+
+        def release(gradient: Tensor) -> None:
+            self._release(frozen)
+
+        first.register_hook(release)
+        return (first, *others)
+
+    def _release(self, parameters: Iterable[Any]) -> None:
+        """Keep only the slices of parameters that were gathered."""
+        buffers, tasks = self._wrapped._param2buffer, self._wrapped._task_flow
+        for parameter in parameters:
+            if parameter.status == "all":
+                parameter.use_count = 1
+                _release_param([parameter], buffers, self.layout.sharding_rank, tasks)
 
     def _parts(self) -> Iterable[Part]:
         sliced = list(self._slices(self.trainable))

@@ -16,6 +16,7 @@ from trainer.models import load_model
 from trainer.models.base import CausalLM
 from trainer.models.passes import LossPass, MetricsPass, Passes
 from trainer.models.placement import Placement, TensorRank
+from trainer.models.recompute import recompute_activations
 from trainer.ops.packing import Packing
 from trainer.parallel.clip import GradientsNotFinite
 from trainer.parallel.engine import ParallelEngine
@@ -53,6 +54,7 @@ class Job:
     segment_size: int = SMALL_SEGMENT
     adapter: Literal["none", "lora", "lora+", "prefix", "projected prefix"] = "none"
     loss_scale: float = 1.0
+    recompute: bool = False
 
 
 @dataclass
@@ -97,22 +99,27 @@ class ScaledPrecision(FullPrecision):
         self.scale.note(overflowed=overflowed)
 
 
-def train(job: Job) -> Record:
-    """Runs in a rank, or in this process when the topology is that of one."""
+def begin(job: Job) -> tuple[Any, Updater]:
+    """What runs the model of a job and what changes it, in a rank of its topology."""
     layout = start(job.topology, seed=0)
     model = load(job, layout)
     precision = FullPrecision() if job.loss_scale == 1.0 else ScaledPrecision(job.loss_scale)
     updater = make_updater(model, job.config, precision, layout, segment_size=job.segment_size)
     if job.sgd:
         make_sgd(updater)
-    engine = make_engine(model, updater, layout)
+    return make_engine(model, updater, layout), updater
+
+
+def train(job: Job) -> Record:
+    """Runs in a rank."""
+    engine, updater = begin(job)
     losses, norms = [], []
     for step in range(job.steps):
         loss, norm = take_step(engine, updater, job, step)
         losses.append(loss)
         norms.append(norm)
-    weights = {name: local.numpy() for name, local in whole_weights(model, updater).items()}
-    return Record(losses, norms, evaluate(engine, job), weights, precision.loss_scale)
+    weights = {name: local.numpy() for name, local in whole_weights(engine.model, updater).items()}
+    return Record(losses, norms, evaluate(engine, job), weights, updater.loss_scale)
 
 
 def load(job: Job, layout: Layout) -> CausalLM:
@@ -122,6 +129,8 @@ def load(job: Job, layout: Layout) -> CausalLM:
         tensor = TensorRank(*place, sequence=topology.sequence_parallel)
     model = load_model(job.model, options=job.options, place=lambda config: Placement(tensor=tensor))
     add_adapter(model, job)
+    if job.recompute:
+        recompute_activations(model, "full")
     return model
 
 
@@ -158,6 +167,16 @@ def make_engine(model: CausalLM, updater: Updater, layout: Layout) -> Any:
 
 def take_step(engine: Any, updater: Updater, job: Job, step: int) -> tuple[float, float]:
     """Loss and norm; the norm is that of the error when the step was skipped."""
+    loss = run_passes(engine, updater, job, step)
+    try:
+        return loss, updater.step(RATE)
+    except GradientsNotFinite as error:
+        updater.skip()
+        return loss, error.norm
+
+
+def run_passes(engine: Any, updater: Updater, job: Job, step: int) -> float:
+    """Forward and backward passes of a step; returns the loss."""
     made = [tokens(step, number, labelled=number != job.unlabelled) for number in range(MICRO_BATCHES)]
     count = sum(int((labels >= 0).sum()) for _, _, labels in made)
     factor = np.inf if step in job.overflow_at else 1.0
@@ -167,12 +186,7 @@ def take_step(engine: Any, updater: Updater, job: Job, step: int) -> tuple[float
         lambda number, outcome: outcome.sum() / count * factor,
         updater.loss_scale,
     )
-    loss = sum(outcome.item() for outcome in outcomes) / count
-    try:
-        return loss, updater.step(RATE)
-    except GradientsNotFinite as error:
-        updater.skip()
-        return loss, error.norm
+    return sum(outcome.item() for outcome in outcomes) / count
 
 
 def tokens(step: int, number: int, labelled: bool = True) -> tuple[paddle.Tensor, Packing, paddle.Tensor]:

@@ -1,20 +1,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.ranks import run_ranks
-from tests.trainer.parallel.layouts import Job, load, make_engine, take_step
+from tests.trainer.parallel.layouts import Job, begin, take_step
 from trainer.config import FinetuneConfig
 from trainer.models.weights import Weight
-from trainer.parallel.layout import start
 from trainer.parallel.sharded_state import Held, Kind, Span
 from trainer.parallel.topology import Topology
-from trainer.parallel.update import Updater
-from trainer.parallel.update_choice import make_updater
 
 MakeConfig = Callable[..., FinetuneConfig]
 
@@ -61,16 +57,9 @@ def job(tiny_gemma: Path, make_config: MakeConfig) -> Job:
     return Job(tiny_gemma, make_config(weight_decay=0.1, max_grad_norm=1.0))
 
 
-def new_training(job: Job) -> tuple[Any, Updater]:
-    layout = start(job.topology, seed=0)
-    model = load(job, layout)
-    updater = make_updater(model, job.config, layout=layout, segment_size=job.segment_size)
-    return make_engine(model, updater, layout), updater
-
-
 def train_and_tell(job: Job) -> tuple[list[Found], list[Found], int]:
     """State and weights after some steps, and how much state there was before the first."""
-    engine, updater = new_training(job)
+    engine, updater = begin(job)
     before = len(list(updater.state()))
     for step in range(BEFORE):
         take_step(engine, updater, job, step)
@@ -82,13 +71,13 @@ def train_and_tell(job: Job) -> tuple[list[Found], list[Found], int]:
 
 
 def train_unbroken(job: Job) -> list[float]:
-    engine, updater = new_training(job)
+    engine, updater = begin(job)
     return [take_step(engine, updater, job, step)[0] for step in range(BEFORE + AFTER)][BEFORE:]
 
 
 def go_on(job: Job, state: State, weights: State) -> tuple[list[float], list[Found]]:
     """Losses from the given state on, and what the updater says of the state before it changes it."""
-    engine, updater = new_training(job)
+    engine, updater = begin(job)
 
     def read(weight: Weight, kind: Kind, span: Span | None) -> np.ndarray | None:
         array = (weights if kind == "weight" else state).get((weight.name, kind))

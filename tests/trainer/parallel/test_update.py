@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.ranks import run_ranks
-from tests.trainer.parallel.layouts import Job, Record, train
+from tests.trainer.parallel.layouts import Job, Record, begin, run_passes, train
 from trainer.config import FinetuneConfig
 from trainer.parallel.topology import Topology
 from trainer.tools.tiny_model import build_tiny_model
@@ -139,6 +139,27 @@ def test_adapters_train_as_in_one_process_and_leave_the_base_alone(
         assert_alike(found, expected)
         frozen = [name for name in found.weights if "lora" not in name and "prefix" not in name]
         assert all((found.weights[name] == expected.weights[name]).all() for name in frozen)
+
+
+def gathered_after_backward(job: Job) -> set[str]:
+    engine, updater = begin(job)
+    run_passes(engine, updater, job, 0)
+    return {name for name, p in engine.model.named_parameters() if getattr(p, "status", "part") == "all"}
+
+
+def test_in_stage_3_frozen_weights_do_not_gather_in_the_backward_pass(job: Job) -> None:
+    job = replace(job, adapter="lora", topology=SHARDED["stage 3"])
+    for gathered in run_ranks(2, gathered_after_backward, job):
+        # Only layers whose input has no gradient are let go later: those that read the embeddings.
+        assert all(name.startswith("model.layers.0.self_attn") for name in gathered)
+
+
+@pytest.mark.parametrize("name", ["stage 2", "stage 3"])
+@pytest.mark.parametrize("adapter", ["none", "lora"])
+def test_recomputed_activations_change_nothing(job: Job, name: str, adapter: Any) -> None:
+    job = replace(job, steps=3, adapter=adapter)
+    for found in together(replace(job, recompute=True), SHARDED[name]):
+        assert_alike(found, alone(job))
 
 
 @pytest.mark.parametrize("name", ["stage 1", "split stage 1", "stage 3"])
