@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import paddle
 
-from trainer.config.problems import DataError, Problem
+from trainer.config.problems import ConfigError, DataError, Problem
 from trainer.files import write_json
 from trainer.models.base import CausalLM, ModelConfig
+from trainer.models.parts import split_problem
 from trainer.models.placement import WHOLE, Placement
 from trainer.models.registry import family
 from trainer.models.weights_load import load_weights
@@ -43,6 +44,7 @@ def load_model(
 
     Raises:
         DataError: the directory cannot be used; every problem is listed.
+        ConfigError: the model cannot be split over so many ranks.
         ValueError: the dtype is none of the three.
     """
     directory = Path(directory)
@@ -52,7 +54,7 @@ def load_model(
     kind = family(str(raw.get("model_type")))
     with _default_dtype(dtype):
         config = kind.config_class.from_dict({**raw, **(options or {})})
-        model = kind.model_class(config, place(config))
+        model = _built(config, place(config))
     load_weights(model, directory)
     model.generation_config = _read_json(directory / GENERATION_FILE)
     model.eval()
@@ -68,7 +70,7 @@ def new_model(
     layout, and adding a tensor changes no other.
     """
     with _default_dtype(dtype):
-        model = family(config.model_type).model_class(config, placement)
+        model = _built(config, placement)
     for name, weight in model.parameter_names().items():
         if len(weight.disk_shape) < 2:
             continue
@@ -93,6 +95,16 @@ def save_model(model: CausalLM, directory: str | Path) -> None:
     write_json(directory / CONFIG_FILE, content)
     if model.generation_config is not None:
         write_json(directory / GENERATION_FILE, model.generation_config)
+
+
+def _built(config: ModelConfig, placement: Placement) -> CausalLM:
+    """A model that still needs its weights."""
+    kind = family(config.model_type)
+    if placement.tensor is not None and (
+        problem := split_problem(kind.splits, config, placement.tensor.size)
+    ):
+        raise ConfigError(problem)
+    return kind.model_class(config, placement)
 
 
 @contextmanager

@@ -2,14 +2,16 @@
 
 import math
 from functools import cache
+from typing import Any
 
 import paddle
 import pytest
 
 from trainer.config.known_models import KNOWN_MODELS
 from trainer.models import CausalLM
+from trainer.models.bloom.configuration import BloomConfig
 from trainer.models.gemma.configuration import GemmaConfig
-from trainer.models.parts import Role, Split, split_of
+from trainer.models.parts import Role, Split, split_of, split_problem
 from trainer.models.registry import Family, family, known_config, linear_layers
 
 NAMES = ["google/gemma-2b", "google/gemma-7b", "bigscience/bloom-560m", "bigscience/bloom-7b1"]
@@ -80,7 +82,7 @@ def test_every_tensor_has_a_split_rule_that_cuts_it_into_equal_whole_pieces(name
     model, rules = shapes_of(name), family_of(name).splits
     for tensor, weight in model.parameter_names().items():
         rule = split_of(rules, tensor)
-        if rule is not None:
+        if rule is not None and not rule.filled_when_uneven:
             pieces = getattr(model.config, rule.unit)
             assert weight.disk_shape[rule.axis] % pieces == 0, tensor
 
@@ -102,6 +104,35 @@ def test_matrices_are_cut_by_outputs_into_attention_and_mlp_and_by_inputs_out_of
 def test_a_key_head_that_cannot_be_cut_is_kept_whole():
     rule = split_of(family("gemma").splits, "model.layers.17.self_attn.k_proj.weight")
     assert rule == Split(0, "num_key_value_heads", whole_when_uneven=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [("google/gemma-2b", 8), ("google/gemma-7b", 16), ("bigscience/bloom-560m", 8), ("bigscience/bloom-7b1", 16)],
+)
+def test_a_published_model_is_split_over_a_node_or_two(name: str, ranks: int):
+    assert split_problem(family_of(name).splits, known_config(name), ranks) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "words"),
+    [
+        ("google/gemma-2b", 16, "got 16, and the model's num_attention_heads is 8"),
+        ("bigscience/bloom-7b1", 3, "got 3, and the model's num_attention_heads is 32"),
+    ],
+)
+def test_heads_that_cannot_be_dealt_out_evenly_are_a_problem(name: str, ranks: int, words: str):
+    problem = split_problem(family_of(name).splits, known_config(name), ranks)
+    assert problem is not None
+    assert problem.loc == ("tensor_parallel_degree",)
+    assert words in problem.msg
+
+
+def test_every_rank_must_have_a_token_of_its_own():
+    rules = family("bloom").splits
+    sizes: Any = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 4}
+    assert split_problem(rules, BloomConfig(vocab_size=9, **sizes), 4) is not None
+    assert split_problem(rules, BloomConfig(vocab_size=10, **sizes), 4) is None
 
 
 def test_a_tensor_without_a_rule_is_an_error():

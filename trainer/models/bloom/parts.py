@@ -12,7 +12,7 @@ ROLES = {
     "dense_4h_to_h": Role.DOWN,
 }
 
-_VOCABULARY = Split(0, "vocab_size")
+_VOCABULARY = Split(0, "vocab_size", filled_when_uneven=True)
 _HEADS = Split(0, "num_attention_heads")
 _INNER = Split(0, "hidden_size")
 

@@ -14,7 +14,7 @@ ROLES = {
     "down_proj": Role.DOWN,
 }
 
-_VOCABULARY = Split(0, "vocab_size")
+_VOCABULARY = Split(0, "vocab_size", filled_when_uneven=True)
 _QUERIES = Split(0, "num_attention_heads")
 _KEYS = Split(0, "num_key_value_heads", whole_when_uneven=True)
 
