@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import paddle
+from safetensors.numpy import load_file
 
 from tests.parallel.cases import Combination
 from tests.training import Recorder
 from trainer.checkpoint.pieces import Piece, held_pieces
 from trainer.config import read_config
 from trainer.events import Event
-from trainer.loop import layouts, setup, task
+from trainer.loop import final, layouts, setup, task
 from trainer.ops.host import configure_cpu
 from trainer.parallel import update_choice
 from trainer.parallel.layout import Layout
@@ -49,7 +50,8 @@ class Outcome:
     Attributes:
         losses, norms: of every step.
         evaluations: the metrics of every evaluation.
-        weights: what is here of all weights that were trained, after training.
+        weights: what is here of all weights that were trained, after training; in the main process also those
+            of the final model on disk.
         seconds: it took.
     """
 
@@ -87,7 +89,7 @@ def train_all(jobs: Sequence[Job]) -> None:
 
     def finish(run: setup.Run, *more: Any) -> dict[str, Any]:
         ended.append(run)
-        return {"path": str(run.output_dir), "metrics": {}, "stopped": False}
+        return final.finish(run, *more)
 
     task.join, task.finish = join, finish
     setup.make_updater = partial(update_choice.make_updater, segment_size=SMALL_SEGMENT)
@@ -116,7 +118,7 @@ def outcome(recorder: Recorder, run: setup.Run, seconds: float) -> Outcome:
         losses=[step["loss"] for step in steps],
         norms=[step["grad_norm"] for step in steps],
         evaluations=[measured(event) for event in recorder.of("eval")],
-        weights=[part_of(piece) for piece in held_pieces(run.update.weights())],
+        weights=[part_of(piece) for piece in held_pieces(run.update.weights())] + list(saved_parts(run)),
         seconds=seconds,
     )
 
@@ -127,6 +129,14 @@ def part_of(piece: Piece) -> Part:
     values = values.T if piece.transposed else values
     region = tuple(slice(start, stop) for start, stop in piece.region)
     return Part(piece.name, piece.header.shape, region, np.array(values))
+
+
+def saved_parts(run: setup.Run) -> Iterator[Part]:
+    """The weights of the final model, which all processes have written."""
+    if run.layout.is_main:
+        for file in run.output_dir.glob("*.safetensors"):
+            for name, values in load_file(file).items():
+                yield Part(name, values.shape, tuple(map(slice, values.shape)), values)
 
 
 def leave(job: Job, rank: int, outcome: Outcome) -> None:
