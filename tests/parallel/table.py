@@ -22,6 +22,10 @@ def lines(matrix: Matrix) -> Iterator[str]:
             if seconds := sum(one.seconds for one in adamw + plain if one is not None):
                 cells = "".join(_cell(*pair) for pair in zip(adamw, plain, strict=True))
                 yield f"{f'{layout.name}, {family}':{NAME}}{cells}{seconds:7.1f}"
+    for one, difference in matrix.differences.items():
+        if one.begun_in is not None:
+            names = f"{one.begun_in.name}, resumed under {one.layout.name}, {one.family}, {one.method.name}"
+            yield f"saved under {names}: {_short(difference.loss)}"
 
 
 def _cell(adamw: Difference | None, plain: Difference | None) -> str:
