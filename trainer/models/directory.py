@@ -11,6 +11,7 @@ import numpy as np
 import paddle
 
 from trainer.config.problems import ConfigError, DataError, Problem
+from trainer.config.quantized_models import QUANTIZATION
 from trainer.files import write_json
 from trainer.models.base import CausalLM, ModelConfig
 from trainer.models.parts import split_problem
@@ -36,6 +37,9 @@ def load_model(
 ) -> CausalLM:
     """Load a model in Hugging Face's layout, or the part of it that this process holds.
 
+    A model that is quantized (config.json has a `quantization_config`) has `QuantizedLinear` layers, and is
+    loaded whole and without fused projections.
+
     Args:
         directory: holds config.json and weights.
         dtype: of the parameters: float32, bfloat16 or float16; files of another dtype are converted.
@@ -52,10 +56,14 @@ def load_model(
     if raw is None:
         raise DataError(_problem(directory / CONFIG_FILE, "is not there"))
     kind = family(str(raw.get("model_type")))
+    quantization = raw.get(QUANTIZATION)
+    options = options or {}
+    if quantization is not None:
+        options = {name: value for name, value in options.items() if not name.startswith("fuse_")}
     with _default_dtype(dtype):
-        config = kind.config_class.from_dict({**raw, **(options or {})})
+        config = kind.config_class.from_dict({**raw, **options})
         model = _built(config, place(config))
-    load_weights(model, directory)
+    load_weights(model, directory, quantization)
     model.generation_config = _read_json(directory / GENERATION_FILE)
     model.eval()
     return model

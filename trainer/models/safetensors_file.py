@@ -22,6 +22,8 @@ from trainer.files import atomic_file
 # Item types as numpy reads them; bfloat16 is the upper half of a float32.
 _NUMPY = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 FLOATS = tuple(_NUMPY)
+_NUMPY |= {"I64": "<i8", "I32": "<i4", "I8": "|i1"}
+DTYPES = tuple(_NUMPY)
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class TensorHeader:
     """What the header says about one tensor.
 
     Attributes:
-        dtype: safetensors name, such as "BF16"; one of `FLOATS` for `write_safetensors`.
+        dtype: safetensors name, such as "BF16"; one of `DTYPES` for `write_safetensors`.
         shape: as on disk.
     """
 
@@ -76,7 +78,7 @@ class SafetensorsFile:
         }
 
     def read(self, name: str) -> np.ndarray:
-        """One tensor whose dtype is among `FLOATS`; bfloat16 comes as float32, which holds it exactly."""
+        """One tensor whose dtype is among `DTYPES`; bfloat16 comes as float32, which holds it exactly."""
         header = self.headers[name]
         items = self.numbers(name, 0, math.prod(header.shape)).reshape(header.shape)
         if header.dtype == "BF16":
@@ -122,7 +124,7 @@ class SafetensorsFile:
         return found
 
     def numbers(self, name: str, first: int, count: int) -> np.ndarray:
-        """Some numbers of a flattened tensor whose dtype is among `FLOATS`; bfloat16 comes as its bits.
+        """Some numbers of a flattened tensor whose dtype is among `DTYPES`; bfloat16 comes as its bits.
 
         Args:
             first: index of the first one.

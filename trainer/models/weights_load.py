@@ -2,11 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import paddle
@@ -28,7 +28,7 @@ _SHARD = re.compile(r"model-\d+-of-(\d+)\.safetensors")
 _PICKLES = ("*.pdparams", "*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
-def load_weights(model: "CausalLM", directory: Path) -> None:
+def load_weights(model: "CausalLM", directory: Path, quantization: Any = None) -> None:
     """Fill a model's parameters from a directory.
 
     Every header is checked before the first tensor is read, those of tensors that are not here too. What is
@@ -36,12 +36,23 @@ def load_weights(model: "CausalLM", directory: Path) -> None:
     read. Layouts and names: see `trainer.models.weights_layout`. float16, bfloat16, float32 and float64 are
     converted to the parameter's dtype.
 
+    Args:
+        model: gets the weights.
+        directory: has the files.
+        quantization: `quantization_config` of the model, whose quantized layers take the places of linear
+            ones; None: there are none.
+
     Raises:
         DataError: tensors are missing, misshapen or unknown, or files cannot be read; all problems at once.
     """
     files = _open_all(weight_files(directory))
+    apart: Collection[str] = ()
+    if quantization is not None:
+        from trainer.quantization.loading import load_quantized_layers
+
+        apart = load_quantized_layers(model, files, quantization)
     here = model.parameter_names()
-    for entry in _plan(whole_model(model), files, directory):
+    for entry in _plan(whole_model(model), files, directory, apart):
         entry.fill(here)
 
 
@@ -99,8 +110,11 @@ class _Entry:
             weight.fill_piece(place[::-1] if weight.transposed else place, paddle.to_tensor(piece))
 
 
-def _plan(model: "CausalLM", files: list[SafetensorsFile], directory: Path) -> list[_Entry]:
-    """Which stored tensor fills which parameter; every parameter is filled exactly once.
+def _plan(
+    model: "CausalLM", files: list[SafetensorsFile], directory: Path, apart: Collection[str]
+) -> list[_Entry]:
+    """Which stored tensor fills which parameter; every parameter is filled exactly once. Those named in
+    `apart` fill none.
 
     Raises:
         DataError: everything that is wrong with that.
@@ -112,7 +126,7 @@ def _plan(model: "CausalLM", files: list[SafetensorsFile], directory: Path) -> l
     for file in files:
         layout = Layout.of(file, model.config.model_type)
         for stored in file.headers:
-            if names.is_spare(stored):
+            if stored in apart or names.is_spare(stored):
                 continue
             target = names.target(stored)
             if target is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trainer.files import write_json
+from trainer.models.packed import PackedLayer
 from trainer.models.safetensors_file import TensorHeader, write_safetensors
 from trainer.models.weights import INDEX_FILE, Weight
 
@@ -30,11 +31,16 @@ def save_weights(model: "CausalLM", directory: Path, max_shard_bytes: int = MAX_
     """
     weights = model.parameter_names()
     headers = {name: tensor_header(weight) for name, weight in weights.items()}
+    packed = {path: layer for path, layer in model.named_sublayers() if isinstance(layer, PackedLayer)}
+    for path, layer in packed.items():
+        headers |= {f"{path}.{part}": header for part, header in layer.packed_headers().items()}
     files = shards(headers, max_shard_bytes)
 
     def read(name: str) -> np.ndarray:
-        weight = weights[name]
-        return weight.turned(weight.parameter).numpy()
+        if weight := weights.get(name):
+            return weight.turned(weight.parameter).numpy()
+        path, _, part = name.rpartition(".")
+        return packed[path].packed_tensors()[part]
 
     for file, names in files.items():
         write_safetensors(directory / file, {name: headers[name] for name in names}, read, {"format": "pt"})

@@ -12,10 +12,10 @@ import numpy as np
 import paddle
 from paddle import Tensor
 
+from trainer.config.quantized_models import WHOLE_ROW
+
 #: The sizes of numbers that there are.
 BITS = (4, 8)
-#: A whole row has one scale.
-WHOLE_ROW = -1
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Integers:
         """The group of each input, int32 `[in]`."""
         return plain_groups(self.values.shape[1], self.group_size) if self.g_idx is None else self.g_idx
 
-    def dequantize(self, dtype: str = "float32") -> Tensor:
+    def dequantize(self, dtype: paddle.dtype = paddle.float32) -> Tensor:
         """The weights that these numbers stand for, `[out, in]`: value times scale, rounded to `dtype`."""
         return self._dequantized().astype(dtype)
 
