@@ -48,7 +48,8 @@ def supervise(
         arguments: passed on to every rank.
         folder: where logs and records go, made with access for this user alone. What an earlier run has left
             there is removed, but for the logs of ranks, which are appended to.
-        should_stop: asked all the time; once True, every rank is sent SIGTERM, once.
+        should_stop: asked all the time; once True, every rank is sent SIGTERM, once. Before any has begun,
+            that ends the run as if it had stopped well.
         echo: gets what rank 0 writes, while it does.
 
     Raises:
@@ -83,6 +84,7 @@ class _Supervisor:
         self._ranks: dict[int, Watched] = {}
         self._deaths: dict[int, Death] = {}
         self._told_to_stop: set[int] = set()
+        self._begun = True
         self._echo = None if echo is None else _Echo(records.raw_log(0), echo)
 
     def run(self, script: Path, arguments: Sequence[str]) -> Verdict:
@@ -99,6 +101,8 @@ class _Supervisor:
             _remove_environments(self._records.folder)
         if self._echo is not None:
             self._echo.follow()
+        if not self._begun:
+            return Verdict(0)
         complaint = "".join(last_lines(self._records.folder / "launcher.log", 1))[:_LETTER_BYTES]
         died = Death(end.t, status)
         return judge(self._gang.ranks, self._records.ends(), self._deaths, died, complaint)
@@ -122,7 +126,8 @@ class _Supervisor:
     def _watch(self, launcher: Watched) -> None:
         while True:
             self._meet()
-            self._stop_where_wanted()
+            if self._should_stop():
+                self._stop(launcher)
             living = {process: rank for rank, process in self._ranks.items() if rank not in self._deaths}
             dead = dead_ones([launcher, *living], _LOOK_S)
             self._deaths |= {living[process]: process.death() for process in dead if process in living}
@@ -141,13 +146,14 @@ class _Supervisor:
             except ProcessLookupError:
                 self._deaths[start.rank] = Death(time.monotonic(), None)
 
-    def _stop_where_wanted(self) -> None:
-        """Pass a wish to stop on to the ranks themselves.
+    def _stop(self, launcher: Watched) -> None:
+        """Pass the wish to stop on to the ranks themselves; before there is any, nothing is lost by a kill.
 
         The launcher would do that too, but kills a rank that takes more than 30 s for its checkpoint.
         """
-        if not self._should_stop():
-            return
+        if not self._ranks:
+            self._begun = False
+            launcher.send(signal.SIGKILL)
         for rank, process in self._ranks.items():
             if rank not in self._told_to_stop:
                 self._told_to_stop.add(rank)

@@ -144,11 +144,13 @@ def test_sigterm_reaches_every_rank_and_ends_well_when_they_do(run: Run) -> None
         assert run.log(rank).endswith("stopped\n")
 
 
-def test_ranks_agree_on_a_stop_that_comes_while_they_start(run: Run) -> None:
+@pytest.mark.parametrize("file", ["launcher.pid", "start-1.json"])
+def test_a_stop_that_comes_while_ranks_start_ends_well(run: Run, file: str) -> None:
     run.start(2, "gloo:wait")
-    run.wait(lambda: (run.folder / "launcher.pid").exists())
+    run.wait(lambda: (run.folder / file).exists())
     run.process.send_signal(signal.SIGTERM)
     assert run.verdict()["exit_code"] == 0
+    assert ("stopped" in run.log(0)) == (file == "start-1.json")
 
 
 @pytest.mark.parametrize("victim", ["supervisor", "launcher"])
