@@ -7,8 +7,8 @@ from typing import Any
 
 from trainer.tools.tiny_model import build_tiny_model
 
-#: Seven steps of four micro-batches would be whole; the fourth step of an epoch has fewer, the last one of
-#: them smaller than the others.
+#: In micro-batches of two records (one pair), the fourth and last step of an epoch has two micro-batches in
+#: place of four; the very last one of SFT has one record.
 SFT_RECORDS, PREFERENCES = 27, 14
 DEV_RECORDS = 5
 
