@@ -108,7 +108,12 @@ def test_a_key_head_that_cannot_be_cut_is_kept_whole():
 
 @pytest.mark.parametrize(
     ("name", "ranks"),
-    [("google/gemma-2b", 8), ("google/gemma-7b", 16), ("bigscience/bloom-560m", 8), ("bigscience/bloom-7b1", 16)],
+    [
+        ("google/gemma-2b", 8),
+        ("google/gemma-7b", 16),
+        ("bigscience/bloom-560m", 8),
+        ("bigscience/bloom-7b1", 16),
+    ],
 )
 def test_a_published_model_is_split_over_a_node_or_two(name: str, ranks: int):
     assert split_problem(family_of(name).splits, known_config(name), ranks) is None
