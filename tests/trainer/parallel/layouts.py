@@ -55,6 +55,8 @@ class Job:
     adapter: Literal["none", "lora", "lora+", "prefix", "projected prefix"] = "none"
     loss_scale: float = 1.0
     recompute: bool = False
+    main_gradients: bool = False
+    dtype: str = "float32"
 
 
 @dataclass
@@ -81,15 +83,24 @@ class SteepScale(LossScale):
     FALL = 2.0**-70
 
 
-class ScaledPrecision(FullPrecision):
-    """fp32 with a loss scale."""
+class CpuPrecision(FullPrecision):
+    """fp32, with what comes with low precision on GPUs."""
 
-    def __init__(self, scale: float) -> None:
-        self.scale = SteepScale(scale)
+    def __init__(self, job: Job) -> None:
+        self.scale = SteepScale(job.loss_scale)
+        self._job = job
 
     @property
     def loss_scale(self) -> float:
         return self.scale.value
+
+    @property
+    def main_gradients(self) -> bool:
+        return self._job.main_gradients
+
+    @property
+    def master_weights(self) -> bool:
+        return self._job.dtype != "float32"
 
     @property
     def may_skip(self) -> bool:
@@ -103,8 +114,7 @@ def begin(job: Job) -> tuple[Any, Updater]:
     """What runs the model of a job and what changes it, in a rank of its topology."""
     layout = start(job.topology, seed=0)
     model = load(job, layout)
-    precision = FullPrecision() if job.loss_scale == 1.0 else ScaledPrecision(job.loss_scale)
-    updater = make_updater(model, job.config, precision, layout, segment_size=job.segment_size)
+    updater = make_updater(model, job.config, CpuPrecision(job), layout, segment_size=job.segment_size)
     if job.sgd:
         make_sgd(updater)
     return make_engine(model, updater, layout), updater
@@ -125,9 +135,10 @@ def train(job: Job) -> Record:
 def load(job: Job, layout: Layout) -> CausalLM:
     topology, tensor = layout.topology, None
     if topology.tensor > 1:
-        place = layout.tensor_rank, topology.tensor, layout.tensor_group
-        tensor = TensorRank(*place, sequence=topology.sequence_parallel)
-    model = load_model(job.model, options=job.options, place=lambda config: Placement(tensor=tensor))
+        sequence = topology.sequence_parallel
+        tensor = TensorRank(layout.tensor_rank, topology.tensor, layout.tensor_group, sequence)
+    place = Placement(tensor=tensor)
+    model = load_model(job.model, job.dtype, job.options, lambda config: place)
     add_adapter(model, job)
     if job.recompute:
         recompute_activations(model, "full")

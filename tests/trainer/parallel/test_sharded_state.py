@@ -8,6 +8,7 @@ import pytest
 from tests.ranks import run_ranks
 from tests.trainer.parallel.layouts import Job, begin, take_step
 from trainer.config import FinetuneConfig
+from trainer.models import load_model
 from trainer.models.weights import Weight
 from trainer.parallel.sharded_state import Held, Kind, Span
 from trainer.parallel.topology import Topology
@@ -149,3 +150,22 @@ def test_saving_is_shared_out_among_processes_that_hold_the_same(job: Job) -> No
     ranks = run_ranks(2, train_and_tell, replace(job, topology=Topology(data=2)))
     shares = [sum(found.array.size for found in state if found.saved_here) for state, _, _ in ranks]
     assert min(shares) > 0.2 * sum(shares)
+
+
+def fresh_state(job: Job) -> tuple[list[Found], dict[str, np.ndarray]]:
+    """The state before the first step, and the weights of a model that is whole."""
+    model = load_model(job.model)
+    _, updater = begin(job)
+    updater.load_state(lambda weight, kind, span: None)
+    whole = {name: weight.parameter.numpy() for name, weight in model.parameter_names().items()}
+    return [Found.of(held) for held in updater.state()], whole
+
+
+@layouts
+def test_float32_copies_of_low_precision_weights_are_state_too(job: Job, topology: Topology) -> None:
+    job = replace(job, dtype="bfloat16", topology=topology)
+    ranks = run_ranks(topology.world, fresh_state, job)
+    state, (_, weights) = joined([state for state, _ in ranks]), ranks[0]
+    assert {kind for _, kind in state} == {"moment1", "moment2", *POWERS, "master"}
+    for name, weight in weights.items():
+        np.testing.assert_allclose(state[name, "master"], weight, rtol=2**-8, err_msg=name)

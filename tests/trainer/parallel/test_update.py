@@ -141,6 +141,16 @@ def test_adapters_train_as_in_one_process_and_leave_the_base_alone(
         assert all((found.weights[name] == expected.weights[name]).all() for name in frozen)
 
 
+@two
+@pytest.mark.parametrize("adapter", ["none", "lora"])
+def test_gradients_that_add_up_in_float32_beside_the_parameters_change_nothing(
+    job: Job, topology: Topology, adapter: Any
+) -> None:
+    job = replace(job, steps=4, overflow_at=(1,), adapter=adapter)
+    for found in together(replace(job, main_gradients=True), topology):
+        assert_alike(found, alone(job))
+
+
 def gathered_after_backward(job: Job) -> set[str]:
     engine, updater = begin(job)
     run_passes(engine, updater, job, 0)
