@@ -92,7 +92,7 @@ def trained_with_dropout(sequence: bool, config: ModelConfig) -> tuple[list[floa
     }
     second = model.run(work)
     model.eval()
-    return [loss.item() for loss in (first, second, model.run(work))], slopes
+    return [float(loss[0]) for loss in (first, second, model.run(work))], slopes
 
 
 @pytest.mark.parametrize(
