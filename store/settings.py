@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     host_name: str = Field(default="", pattern=r"^[A-Za-z0-9._-]*$")
     """Name of this host; default: hostname."""
     devices: str = Field(default="cpu:1", pattern=r"^(cpu|gpu)(:[0-9]+)?$")
-    """Devices of this host: cpu:N, gpu:N, gpu (all found)."""
+    """Devices of this host: cpu:N (N processes), gpu:N, gpu (all found)."""
     lease_ttl_s: Seconds = 60.0
     """How long an attempt may stay silent before it may be lost."""
     heartbeat_s: Seconds = 10.0
