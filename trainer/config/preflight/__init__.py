@@ -141,7 +141,6 @@ class _Check(Places):
         if field == "prefix_path" and self.topology.pipeline > 1:
             msg = f"{folder} is a prefix, and pipeline_parallel_degree is {self.topology.pipeline}"
             self.problems.append(Problem((name,), msg, "Set pipeline_parallel_degree to 1."))
-            return
         own = has_tokenizer(folder) and self.config.tokenizer_name_or_path == self.config.model_name_or_path
         update = {name: settings.base, field: str(folder)}
         update["tokenizer_name_or_path"] = str(folder) if own else settings.base

@@ -232,3 +232,10 @@ def test_a_prefix_cannot_be_merged(roots: Roots, prefix: Path) -> None:
 def test_a_merge_writes_inside_the_job_only(roots: Roots, lora: Path) -> None:
     problem = only(merge(roots, lora_path="lora", output_dir="/etc").problems)
     assert problem.loc == ("output_dir",)
+
+
+def test_a_prefix_as_the_model_is_not_evaluated_in_a_pipeline(roots: Roots, prefix: Path) -> None:
+    degrees = {"pipeline_parallel_degree": 2, "gradient_accumulation_steps": 2}
+    problem = only(evaluate(roots, model_name_or_path="prefix", **degrees).problems)
+    assert problem.loc == ("model_name_or_path",)
+    assert problem.msg.endswith("is a prefix, and pipeline_parallel_degree is 2")
