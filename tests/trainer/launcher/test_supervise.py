@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -26,10 +27,11 @@ class Run:
     folder: Path
     pids: set[int] = field(default_factory=set)
 
-    def start(self, nproc: int, *words: str) -> None:
+    def start(self, nproc: int, *words: str, **hosts: Any) -> None:
+        gang = json.dumps({"nproc": nproc, **hosts})
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_TOKEN": SECRET, "PADDLE_TRAINER_ID": "7"}
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAMS / "supervisor.py"), str(self.folder), str(nproc), *words],
+            [sys.executable, str(PROGRAMS / "supervisor.py"), str(self.folder), gang, *words],
             env=environment,
             stdout=subprocess.PIPE,
             text=True,
@@ -175,6 +177,23 @@ def test_a_second_interrupt_does_not_wait(run: Run) -> None:
     run.process.send_signal(signal.SIGINT)
     assert run.process.wait(timeout=TIMEOUT_S) != 0
     assert not run.alive()
+
+
+def test_two_hosts_train_together_and_a_stop_of_one_stops_both(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        master = f"127.0.0.1:{probe.getsockname()[1]}"
+    hosts = [Run(tmp_path / "first"), Run(tmp_path / "second")]
+    try:
+        for node, host in enumerate(hosts):
+            host.start(1, "gloo:wait", nnodes=2, master=master, node=node)
+        hosts[1].wait(lambda: "step 1\n" in hosts[1].log(1))
+        hosts[0].process.send_signal(signal.SIGTERM)
+        assert [host.verdict()["exit_code"] for host in hosts] == [0, 0]
+        assert [hosts[0].log(0)[-8:], hosts[1].log(1)[-8:]] == ["stopped\n"] * 2
+    finally:
+        for host in hosts:
+            host.end()
 
 
 def test_a_script_that_cannot_start_is_told_with_the_launchers_words(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Supervises ranks: `supervisor.py FOLDER NPROC HOW [WHICH]`; prints the verdict as JSON."""
+"""Supervises ranks: `supervisor.py FOLDER GANG HOW [WHICH]`, the gang as JSON; prints the verdict as JSON."""
 
 import json
 import sys
@@ -9,9 +9,10 @@ from trainer.launcher.gang import CPU, Gang
 from trainer.launcher.supervise import supervise
 from trainer.loop.guard import StopRequest
 
-folder, nproc, *words = sys.argv[1:]
+folder, gang, *words = sys.argv[1:]
 should_stop = StopRequest()
 should_stop.listen()
 script = Path(__file__).with_name("rank.py")
-verdict = supervise(Gang(int(nproc), devices=CPU), script, words, Path(folder), should_stop=should_stop)
+gang = Gang(**json.loads(gang), devices=CPU)
+verdict = supervise(gang, script, words, Path(folder), should_stop=should_stop)
 print(json.dumps(asdict(verdict)))
