@@ -60,10 +60,10 @@ class Marks:
         if self._size > 1:
             write_json(self._path(stage, self._rank), content or {})
 
-    def fail(self, reason: str) -> None:
-        """Say that this process cannot go on, and why."""
+    def fail(self, reason: str) -> bool:
+        """Say that this process cannot go on, and why; returns whether the reason could be written."""
         if self._size == 1:
-            return
+            return True
         path = self._path(_FAILED, self._rank)
         try:
             write_json(path, {"reason": reason})
@@ -71,6 +71,8 @@ class Marks:
             # A full disk may still have room for an empty file.
             with contextlib.suppress(OSError):
                 path.touch()
+            return False
+        return True
 
     def wait(self, stage: str, ranks: Iterable[int], what: Path) -> list[dict[str, Any]]:
         """Wait until processes have reached a stage; returns what they said.
@@ -86,7 +88,8 @@ class Marks:
         wanted = [self._path(stage, rank) for rank in ranks]
         seen, deadline = 0, time.monotonic() + PATIENCE_S
         while True:
-            self._raise_failure(what)
+            if failure := self.failure(what):
+                raise failure
             if all(path.exists() for path in wanted):
                 return [json.loads(path.read_text(encoding="utf-8")) for path in wanted]
             marks = len(list(self._folder.glob("*.json")))
@@ -97,14 +100,20 @@ class Marks:
                 raise SaveError(what, f"nothing happened for {PATIENCE_S:.0f} s while waiting for {missing}")
             time.sleep(_POLL_S)
 
-    def _raise_failure(self, what: Path) -> None:
-        for path in sorted(self._folder.glob(f"{_FAILED}.*.json")):
-            rank = path.name.split(".")[1]
+    def failure(self, what: Path) -> SaveError | None:
+        """The failure of another process, if there is one."""
+        if self._size == 1:
+            return None
+        for rank in range(self._size):
+            path = self._path(_FAILED, rank)
+            if rank == self._rank or not path.exists():
+                continue
             try:
                 reason = json.loads(path.read_text(encoding="utf-8"))["reason"]
             except (OSError, ValueError):
                 reason = "it could not write down why (perhaps the disk is full)"
-            raise SaveError(what, f"process {rank} failed: {reason}")
+            return SaveError(what, f"process {rank} failed: {reason}")
+        return None
 
     def _path(self, stage: str, rank: int) -> Path:
         return self._folder / f"{stage}.{rank}.json"

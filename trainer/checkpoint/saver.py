@@ -73,6 +73,7 @@ class Saver:
         self._snapshot = Snapshot()
         self._running: _Running | None = None
         self._seen: list[Marks] = []
+        self._planned: tuple[Holdings, Plan] | None = None
 
     def save(
         self,
@@ -168,12 +169,17 @@ class Saver:
                 marks.open()
             except OSError as error:
                 problem = error
-        told = self._ranks.gather((name, f"{problem}", Holdings.of(contents.tensors)))
+        holdings = Holdings.of(contents.tensors)
+        as_before = self._planned is not None and self._planned[0] == holdings
+        told = self._ranks.gather((name, f"{problem or ''}", as_before))
         if problem is not None:
             raise problem
-        if told[0][1] != "None":
+        if told[0][1]:
             raise SaveError(target.path, f"the main process failed: {told[0][1]}")
-        return self._marks(told[0][0]), make_plan([holdings for _, _, holdings in told])
+        marks = self._marks(told[0][0])
+        if self._planned is None or not all(same for _, _, same in told):
+            self._planned = holdings, make_plan(self._ranks.gather(holdings))
+        return marks, self._planned[1]
 
     def _marks(self, name: str) -> Marks:
         return Marks(self._folder / name, self._ranks.rank, self._ranks.size)

@@ -34,8 +34,8 @@ class Copied(NamedTuple):
 class Snapshot:
     """Host memory for one copy; it is used again by the next one, whose pieces have the same shapes.
 
-    A first copy waits for the system to find the memory, a later one only for the copying. On a GPU the
-    memory is page-locked, so that the device copies into it at full speed and on its own.
+    A first copy waits for the system to find the memory, a later one only for the copying. What is on a GPU
+    goes to page-locked memory, to which it is copied at full speed; Paddle keeps that for the next copy.
     """
 
     def __init__(self) -> None:
@@ -44,20 +44,16 @@ class Snapshot:
     def take(self, pieces: Iterable[tuple[Place, Piece]]) -> list[Copied]:
         """Copy the pieces. The copies of the last call are overwritten."""
         copied = []
-        on_device = False
         for place, piece in pieces:
             values = piece.values()
             key = place.path, piece.name, piece.region
+            before = self._buffers.pop(key, None)
             if isinstance(values, np.ndarray) or values.place.is_cpu_place():
-                self._buffers[key] = _copy_on_host(self._buffers.get(key), host_array(values))
+                self._buffers[key] = _copy(before, host_array(values))
             else:
-                on_device = True
-                self._buffers[key] = _copy_from_device(self._buffers.get(key), values)
+                before = None  # given back before memory of the same size is asked for
+                self._buffers[key] = values.pin_memory()
             copied.append(Copied(place, piece, self._buffers[key]))
-        if on_device:
-            import paddle
-
-            paddle.device.synchronize()
         return copied
 
 
@@ -79,15 +75,8 @@ def host_array(values: Any) -> np.ndarray:
     return np.from_dlpack(tensor)
 
 
-def _copy_on_host(buffer: Any, values: np.ndarray) -> np.ndarray:
+def _copy(buffer: Any, values: np.ndarray) -> np.ndarray:
     if not isinstance(buffer, np.ndarray) or buffer.shape != values.shape or buffer.dtype != values.dtype:
         return values.copy()
     np.copyto(buffer, values)
-    return buffer
-
-
-def _copy_from_device(buffer: Any, values: Any) -> Any:
-    if buffer is None or buffer.shape != values.shape or buffer.dtype != values.dtype:
-        return values.pin_memory()
-    buffer.copy_(values, False)
     return buffer

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.checkpoint.directory import begin_directory, checksum
-from trainer.checkpoint.marks import Marks, SaveError
+from trainer.checkpoint.marks import Marks
 from trainer.checkpoint.plan import Plan
 from trainer.checkpoint.ranks import Ranks
 from trainer.checkpoint.snapshot import Copied
@@ -53,12 +53,17 @@ class Work:
         try:
             self._run()
         except BaseException as error:
-            if self.ranks.is_main:
-                # First, because the mark needs room on the disk.
-                shutil.rmtree(self.target.partial, ignore_errors=True)
-            if not isinstance(error, SaveError):
-                self.marks.fail(f"{error}" or type(error).__name__)
-            raise
+            failure = self.marks.failure(self.target.path)
+            if failure is None:
+                reason = f"{error}" or type(error).__name__
+                told = self.marks.fail(reason)
+                self._remove_partial()
+                if not told:
+                    self.marks.fail(reason)  # now there may be room
+                raise
+            self._remove_partial()
+            # What failed here may only be a consequence of that.
+            raise failure from error
 
     def _run(self) -> None:
         partial, everybody = self.target.partial, range(self.ranks.size)
@@ -79,6 +84,10 @@ class Work:
             self.target.publish({name: entry for part in told for name, entry in part.items()})
             self.marks.tell(_COMPLETE)
         self._wait(_COMPLETE, [0])
+
+    def _remove_partial(self) -> None:
+        if self.ranks.is_main:
+            shutil.rmtree(self.target.partial, ignore_errors=True)
 
     def _checksums(self) -> dict[str, Any]:
         if not self.target.has_manifest:
