@@ -170,7 +170,10 @@ def combinations(plain: bool) -> list[Combination]:
 
 
 def spread(found: list[Combination]) -> Iterator[Combination]:
-    """One combination of each layout, such that families and methods take turns."""
+    """One combination of each layout. Methods take turns, each with a family of its own: so there are few
+    numbers of one process to compare with.
+    """
+    family_of = {method: FAMILIES[number % len(FAMILIES)] for number, method in enumerate(METHODS)}
     for turn, layout in enumerate(LAYOUTS):
-        here = [one for one in found if one.layout == layout and one.family == FAMILIES[turn % len(FAMILIES)]]
+        here = [one for one in found if one.layout == layout and one.family == family_of[one.method]]
         yield here[turn % len(here)]

@@ -30,7 +30,7 @@ PAIRS = (
     ("DP2 x TP2", "PP2 x stage 1", "gemma", "sft"),
     ("stage 3 x2", "TP2", "gemma", "prefix"),
 )
-ALWAYS = PAIRS[:3]
+ALWAYS = PAIRS[0], PAIRS[2]
 
 _layouts = {layout.name: layout for layout in (SINGLE, *LAYOUTS)}
 _methods = {method.name: method for method in METHODS}
