@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from dataclasses import dataclass
 
 from trainer.config.problems import ConfigError, DataError, Problem, RegattaError
@@ -18,6 +19,14 @@ _OUT_OF_MEMORY = (
 )
 _DISK_FULL = (os.strerror(errno.ENOSPC).lower(), os.strerror(errno.EDQUOT).lower())
 """How the system says so; libraries pass it on in errors of their own."""
+LOST_PEER = "lost_peer"
+"""Kind of the error of a rank that failed because another one was gone."""
+_BROKEN_CONNECTION = re.compile(
+    r"connection (was )?(closed|reset|refused)|closed by peer|broken pipe|gloo|nccl|TCPStore"
+    r"|lost (its|the) connection|remote process exited|socket.*(closed|timed? ?out)",
+    re.IGNORECASE,
+)
+"""How the libraries between ranks say so."""
 _LONGEST = 300
 
 
@@ -56,8 +65,10 @@ def _unexpected(error: BaseException) -> tuple[str, str]:
         file = getattr(error, "filename", None)
         where = f" ({file})" if file else ""
         return "disk", f"The disk is full{where}. Free some space, or set save_total_limit."
+    several = int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1
+    kind = LOST_PEER if several and _BROKEN_CONNECTION.search(text) else "internal"
     msg = f"The trainer failed: {type(error).__name__}: {text[:_LONGEST]}. The log has the details."
-    return "internal", msg
+    return kind, msg
 
 
 def _kind(error: RegattaError) -> str:

@@ -6,12 +6,12 @@ cause, and the only one worth telling.
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainer.failures import LOST_PEER
 from trainer.launcher.records import End
 
 KILLED = "rank_killed"
@@ -23,12 +23,7 @@ LAUNCHER_GRACE_S = 2.5
 """A little less than what Paddle's launcher gives the other ranks between a failure and SIGKILL."""
 _SAME_MOMENT_S = 0.5
 
-_LOST_PEER = re.compile(
-    r"connection (was )?(closed|reset|refused)|closed by peer|broken pipe|gloo|nccl|TCPStore"
-    r"|lost (its|the) connection|remote process exited|socket.*(closed|timed? ?out)",
-    re.IGNORECASE,
-)
-_OF_THE_SYSTEM = frozenset({"internal", "oom", "disk", "interrupted"})
+_OF_THE_SYSTEM = frozenset({"internal", "oom", "disk", "interrupted", LOST_PEER})
 """Kinds of errors that may strike one rank alone, so that it matters which."""
 
 
@@ -80,7 +75,7 @@ def judge(
     if _was_killed(launcher) and not _failed_before(launcher.t - _SAME_MOMENT_S, failures, silent):
         return _killed_launcher(launcher)
     first = min([*(end.t for end in failures), *(death.t for death in silent.values())], default=launcher.t)
-    causes = [(end.t, _told(end)) for end in failures if not is_lost_peer(end)]
+    causes = [(end.t, _told(end)) for end in failures if end.kind != LOST_PEER]
     causes += [
         (death.t, _unexplained(rank, death))
         for rank, death in silent.items()
@@ -91,11 +86,6 @@ def judge(
     if failures:
         return _told(failures[0])
     return _failed_launcher(launcher, complaint)
-
-
-def is_lost_peer(end: End) -> bool:
-    """Whether a rank failed because another one was gone."""
-    return end.kind == "internal" and _LOST_PEER.search(end.msg) is not None
 
 
 def _was_killed(death: Death) -> bool:

@@ -128,7 +128,7 @@ def test_a_rank_that_is_killed_ends_all_and_is_named(run: Run, together: str) ->
 def test_the_error_of_the_rank_that_failed_is_told_and_not_that_of_those_which_lost_it(run: Run) -> None:
     verdict = run.run(3, "gloo:raise", "2")
     assert (verdict["exit_code"], verdict["rank"]) == (1, 2)
-    assert verdict["msg"] == "Rank 2: ValueError: something bad"
+    assert verdict["msg"].startswith("Rank 2: The trainer failed: ValueError: something bad.")
 
 
 def test_a_rank_that_leaves_early_without_a_word_is_named(run: Run) -> None:

@@ -1,13 +1,16 @@
 import pytest
 
+from trainer.failures import LOST_PEER
 from trainer.launcher.records import End
 from trainer.launcher.verdict import LAUNCHER_GRACE_S, Death, Verdict, judge
-
-LOST = "The trainer failed: RuntimeError: [/paddle/third_party/gloo/gloo/transport/tcp/pair.cc:584] TIMEOUT"
 
 
 def ended(rank: int, t: float, msg: str = "", kind: str = "internal", code: int = 1) -> End:
     return End(rank, t, code, kind if code else "", msg)
+
+
+def lost(rank: int, t: float) -> End:
+    return ended(rank, t, "The connection was reset.", LOST_PEER)
 
 
 def outcome(*ends: End, status: int | None = 1, **deaths: Death) -> Verdict:
@@ -28,12 +31,12 @@ def test_the_first_failure_is_the_cause():
 
 
 def test_a_lost_connection_is_not_the_cause_even_when_it_was_noticed_first():
-    verdict = outcome(ended(0, 1.0, LOST), ended(1, 1.1, "The disk is full.", "disk"), ended(2, 1.0, LOST))
+    verdict = outcome(lost(0, 1.0), ended(1, 1.1, "The disk is full.", "disk"), lost(2, 1.0))
     assert (verdict.rank, verdict.msg) == (1, "Rank 1: The disk is full.")
 
 
 def test_a_rank_that_was_killed_is_the_cause_though_it_says_nothing():
-    verdict = outcome(ended(0, 1.0, LOST), ended(2, 1.0, LOST), r0=Death(1.1, 1), r1=Death(1.2, -9))
+    verdict = outcome(lost(0, 1.0), lost(2, 1.0), r0=Death(1.1, 1), r1=Death(1.2, -9))
     assert (verdict.exit_code, verdict.kind, verdict.rank) == (137, "rank_killed", 1)
     assert "Rank 1 was killed by signal 9 (SIGKILL). Perhaps the host had no memory left." in verdict.msg
 
@@ -46,9 +49,9 @@ def test_a_crash_names_its_signal():
 
 def test_what_the_launcher_kills_later_is_no_cause():
     late = Death(1.0 + LAUNCHER_GRACE_S + 1, -9)
-    verdict = outcome(ended(0, 1.0, LOST), r1=late, r2=late)
+    verdict = outcome(lost(0, 1.0), r1=late, r2=late)
     assert (verdict.exit_code, verdict.rank) == (1, 0)
-    assert verdict.msg == f"Rank 0: {LOST}"
+    assert verdict.msg == "Rank 0: The connection was reset."
 
 
 def test_ranks_that_die_with_the_launcher_are_not_blamed():
@@ -64,7 +67,7 @@ def test_a_deadline_that_has_passed_in_a_rank_is_the_exit_code():
 
 
 def test_a_rank_that_leaves_without_a_word_is_a_failure():
-    verdict = outcome(ended(0, 1.4, LOST), ended(2, 1.4, LOST), r1=Death(1.0, 0))
+    verdict = outcome(lost(0, 1.4), lost(2, 1.4), r1=Death(1.0, 0))
     assert (verdict.exit_code, verdict.rank) == (1, 1)
 
 

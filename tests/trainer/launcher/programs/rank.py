@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from trainer.failures import describe
 from trainer.launcher.membership import bind_to_launcher, global_rank
 from trainer.launcher.records import Records
 from trainer.loop.guard import AgreedStop, StopRequest
@@ -55,7 +56,8 @@ if together:
 try:
     run()
 except Exception as error:
-    records.end(rank, 1, "internal", f"{type(error).__name__}: {error}"[:300])
+    failure = describe(error)
+    records.end(rank, failure.exit_code, failure.kind, failure.msg)
     sys.stdout.flush()
     os._exit(1)
 records.end(rank, 0)
