@@ -33,7 +33,7 @@ print(json.dumps({
 """
 
 
-def _has_transformers() -> bool:
+def has_transformers() -> bool:
     command = [PYTHON, "-c", "import torch, transformers"]
     return subprocess.run(command, timeout=120, capture_output=True).returncode == 0
 
@@ -41,7 +41,7 @@ def _has_transformers() -> bool:
 @pytest.mark.oracle
 @pytest.mark.parametrize("family", ["bloom", "gemma"])
 def test_transformers_loads_a_saved_model_and_tokenizer_and_computes_the_same(family: str, tmp_path: Path):
-    if not _has_transformers():
+    if not has_transformers():
         pytest.skip("transformers is not installed; name an interpreter in REGATTA_ORACLE_PYTHON")
     source = build_tiny_model(family, tmp_path / "tiny", hidden_size=48, num_hidden_layers=2, vocab_size=512)
     model, tokenizer = load_model(source), load_tokenizer(source)
