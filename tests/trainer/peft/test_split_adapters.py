@@ -1,5 +1,6 @@
 """Adapters on a model that is split over ranks compute what they do on the whole model, and begin alike."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,8 @@ from tests.trainer.models.split_models import (
 from trainer.config.adapters import LoraSettings
 from trainer.models import CausalLM
 from trainer.models.configuration import ModelConfig
+from trainer.models.passes import LossPass
+from trainer.ops.packing import Packing
 from trainer.peft.loading import load_adapter
 from trainer.peft.lora.adapter import add_lora
 from trainer.peft.prefix.adapter import add_prefix
@@ -36,9 +39,9 @@ CASES = {
 }
 
 
-def with_lora(model: CausalLM) -> None:
+def with_lora(model: CausalLM, settings: LoraSettings = LORA) -> None:
     """LoRA on all layers, in which no matrix is zero."""
-    adapter = add_lora(model, LORA, 11)
+    adapter = add_lora(model, settings, 11)
     for number, weight in enumerate(adapter.weights().values()):
         if weight.parameter.shape[0] == LORA.rank:
             drawn = np.random.default_rng(number).normal(0.0, 0.2, weight.disk_shape)
@@ -107,3 +110,21 @@ def test_a_saved_adapter_is_loaded_onto_ranks(adapter: str, tmp_path: Path):
     model.adapter.save(tmp_path)
     for outcomes in run_ranks(2, loaded_on_rank, CASES["gemma"], tmp_path):
         assert_close(outcomes, numbers(model))
+
+
+def trained_with_dropout(sequence: bool) -> tuple[list[float], Parts]:
+    """Two losses of a rank in training, and gradients."""
+    model = model_of(CASES["gemma"], placement_of(2, sequence))
+    with_lora(model, replace(LORA, dropout=0.4))
+    model.train()
+    ids = paddle.to_tensor(np.arange(12))
+    work = LossPass(ids, Packing.of(ids.reshape([1, 12]), None, None), ids)
+    return [float(model.run(work)[0]) for _ in range(2)], gradients(model)
+
+
+@pytest.mark.parametrize("sequence", [False, True], ids=["tensors", "sequences"])
+def test_dropout_before_an_adapter_drops_the_same_of_what_all_ranks_have(sequence: bool):
+    (one, some), (other, more) = run_ranks(2, trained_with_dropout, sequence)
+    assert one == other
+    assert one[0] != one[1]
+    whole_of([some, more])
