@@ -8,7 +8,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from cli.main import app
 from tests.cli.scripted_server import answer, serving
 
 HEAVY = (
@@ -122,10 +124,16 @@ def test_log_lines_are_printed_as_they_are() -> None:
     assert done.stdout == "[red]step 1[/red] :smile:\n\n"
 
 
-def test_several_processes_are_refused_plainly(argument_file: Path) -> None:
-    done = regatta("train", "finetune", str(argument_file), "--nproc", "2")
-    assert done.returncode == 2
-    assert done.stderr.startswith("--nproc 2: this version trains in one process.")
+def test_train_tells_the_trainer_how_many_processes_where(
+    argument_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[list[str]] = []
+    monkeypatch.setattr("trainer.run.main", lambda words: told.append(words) or 3)
+    hosts = ["--nnodes", "2", "--master", "10.0.0.1:4000", "--rank", "1"]
+    words = ["--set", "max_steps=1", "--nproc", "2", "--devices", "0,1", *hosts, "--logs", "/logs"]
+    done = CliRunner().invoke(app, ["train", "finetune", str(argument_file), *words])
+    assert done.exit_code == 3
+    assert told == [["finetune", str(argument_file), *words]]
 
 
 def test_a_tiny_model_of_an_unknown_family_is_refused(tmp_path: Path) -> None:
