@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.ranks import RankError, run_ranks
 from tests.training import Recorder
 from trainer.checkpoint.find import checkpoint_damage
 from trainer.checkpoint.work import Work
@@ -180,3 +182,36 @@ def test_a_run_goes_on_from_a_checkpoint_that_was_written_beside_training(
     run(halves)
     expected = files(Path(whole.output_dir))["model.safetensors"]
     assert files(Path(halves.output_dir))["model.safetensors"] == expected
+
+
+def train_as_one_of_two(config: FinetuneConfig, dying: int | None) -> list[int]:
+    """Train; returns the steps that are logged. `dying` is killed while it writes its second checkpoint."""
+    recorder, write = Recorder(), os.pwrite
+    if int(os.environ["PADDLE_TRAINER_ID"]) == dying:
+
+        def write_or_die(*args: Any) -> int:
+            if (Path(config.output_dir) / "checkpoint-2").exists():
+                os.kill(os.getpid(), signal.SIGKILL)
+            return write(*args)
+
+        os.pwrite = write_or_die
+    run_task("finetune", config, recorder.writer, lambda: False)
+    return [metric["step"] for metric in recorder.of("metric")]
+
+
+@pytest.mark.parametrize("dying", [0, 1])
+def test_when_a_process_is_killed_in_a_save_the_next_attempt_goes_on_from_the_checkpoint_before(
+    make_config: MakeConfig, dying: int
+) -> None:
+    parts = {"tensor_parallel_degree": 2, "save_steps": 2, "use_async_save": True}
+    whole = make_config(output_dir="whole", **parts)
+    run_ranks(2, train_as_one_of_two, whole, None)
+    killed = make_config(output_dir="killed", **parts)
+    with pytest.raises(RankError):
+        run_ranks(2, train_as_one_of_two, killed, dying)
+    assert checkpoints(killed)[-1] == "checkpoint-2"
+    assert run_ranks(2, train_as_one_of_two, killed, None)[0] == [3, 4, 5, 6, 7, 8]
+    final = [files(Path(config.output_dir))["model.safetensors"] for config in (whole, killed)]
+    assert final[0] == final[1]
+    hidden = [path.name for path in Path(killed.output_dir).glob(".*")]
+    assert hidden == []
