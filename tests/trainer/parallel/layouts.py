@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +29,7 @@ from trainer.peft.lora.adapter import add_lora
 from trainer.peft.prefix.adapter import add_prefix
 
 VOCABULARY = 500
-MICRO_BATCHES = 5
+MICRO_BATCHES = 3
 SMALL_SEGMENT = 100
 RATE = 1e-2
 
@@ -107,17 +108,29 @@ class CpuPrecision(FullPrecision):
         return True
 
     def note(self, *, overflowed: bool) -> None:
-        self.scale.note(overflowed=overflowed)
+        if self._job.loss_scale != 1.0:
+            self.scale.note(overflowed=overflowed)
+
+
+@cache
+def place_in(topology: Topology) -> Layout:
+    """The place of this process, for all jobs that it works on."""
+    return start(topology, seed=0)
 
 
 def begin(job: Job) -> tuple[Any, Updater]:
     """What runs the model of a job and what changes it, in a rank of its topology."""
-    layout = start(job.topology, seed=0)
+    layout = place_in(job.topology)
     model = load(job, layout)
     updater = make_updater(model, job.config, CpuPrecision(job), layout, segment_size=job.segment_size)
     if job.sgd:
         make_sgd(updater)
     return make_engine(model, updater, layout), updater
+
+
+def train_all(jobs: Mapping[str, Job]) -> dict[str, Record]:
+    """Runs in a rank, which is the same for all jobs."""
+    return {name: train(job) for name, job in jobs.items()}
 
 
 def train(job: Job) -> Record:
