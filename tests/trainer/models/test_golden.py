@@ -117,7 +117,8 @@ def test_fused_matrices_compute_the_same(name: str, options: dict[str, bool]):
     case, apart = Case(name, options), Case(name)
     assert len(case.model.parameters()) < len(apart.model.parameters())
     logits, expected = (one.model(one.ids, **one.masks).numpy() for one in (case, apart))
-    np.testing.assert_allclose(logits, expected, atol=1e-6 * np.abs(expected).max())
+    # With several threads a wider product adds up in another order.
+    np.testing.assert_allclose(logits, expected, atol=3e-6 * np.abs(expected).max())
     assert_gradients_agree(case)
 
 
