@@ -138,6 +138,8 @@ class _Supervisor:
 
     def _meet(self) -> None:
         """Hold on to the ranks that have begun since."""
+        if len(self._ranks) == self._gang.nproc:
+            return
         for start in self._records.starts():
             if start.rank in self._ranks or start.rank in self._deaths:
                 continue
