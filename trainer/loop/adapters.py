@@ -14,7 +14,7 @@ from trainer.config.preflight.hub import name_of_cached
 from trainer.config.problems import ConfigError, Problem
 from trainer.models.directory import Place, load_model
 from trainer.models.placement import WHOLE
-from trainer.peft.lora.adapter import LoraAdapter, add_lora, load_lora, target_paths
+from trainer.peft.lora.adapter import LoraAdapter, adapted_path, add_lora, load_lora, target_paths
 from trainer.peft.prefix.adapter import add_prefix, load_prefix
 
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ def _check_shape(found: LoraSettings, wanted: LoraSettings, path: Path) -> None:
 
 
 def _check_targets(adapter: LoraAdapter, wanted: Collection[str], path: Path) -> None:
-    """The layers of a run do not change on the way, however they are named."""
-    if adapter.parts.keys() != set(wanted):
+    """The layers of a run do not change on the way, however they are named; nor those of other stages."""
+    if {adapted_path(name) for name in adapter.shapes} != set(wanted):
         names = list(adapter.settings.targets)
         msg = f"is for other layers than the checkpoint {path} has"
         raise ConfigError(Problem(("target_modules",), msg, f"Set target_modules to {names}."))
