@@ -7,8 +7,8 @@ from typing import Any
 
 from trainer.tools.tiny_model import build_tiny_model
 
-#: In micro-batches of two records (one pair), the fourth and last step of an epoch has two micro-batches in
-#: place of four; the very last one of SFT has one record.
+#: The last step of every epoch has fewer micro-batches than the others: of SFT, which has two records in a
+#: micro-batch, two, the second of which has one record; of preferences, which share sequences, one.
 SFT_RECORDS, PREFERENCES = 27, 14
 DEV_RECORDS = 5
 

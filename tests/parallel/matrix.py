@@ -15,8 +15,7 @@ from tests.parallel.data import build_model, write_data
 from tests.parallel.training import Job, Outcome, Part, train_all
 from tests.ranks import RankError, run_ranks
 
-EPOCHS = 2
-PLAIN_STEPS = 4
+STEPS, PLAIN_STEPS = 8, 4
 MIDDLE = 4
 """After so many steps the model is evaluated, and saved where that is wanted."""
 RATE, PLAIN_RATE = 3e-3, 0.1
@@ -141,9 +140,7 @@ class Matrix:
             names = {"train": "train_dataset_path", "dev": "dev_dataset_path"}
             files = {field: str(data / f"{method.task}-{split}.jsonl") for split, field in names.items()}
             files |= PREFERENCES
-        length: dict[str, Any] = (
-            {"max_steps": PLAIN_STEPS} if combination.plain else {"num_train_epochs": EPOCHS}
-        )
+        length: dict[str, Any] = {"max_steps": PLAIN_STEPS if combination.plain else STEPS}
         if combination.saves:
             length |= {"save_strategy": "steps", "save_steps": MIDDLE}
         if combination.origin is not None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.parallel.cases import FAMILIES, LAYOUTS, METHODS, Combination, combinations, spread
-from tests.parallel.matrix import Matrix
+from tests.parallel.matrix import PLAIN_STEPS, STEPS, Matrix
 
 LOSS = METRIC = 1e-5
 NORM = 1e-4
@@ -38,6 +38,7 @@ def test_adamw_gives_the_losses_norms_and_metrics_of_one_process(
     assert difference.loss < LOSS
     assert difference.norm < NORM
     assert difference.metric < METRIC
+    assert len(matrix.trained(combination)[0].losses) == STEPS
 
 
 @pytest.mark.parametrize("combination", marked(plain=True))
@@ -45,3 +46,4 @@ def test_gradient_descent_gives_the_weights_of_one_process(matrix: Matrix, combi
     difference = matrix.difference(combination)
     assert difference.loss < LOSS
     assert difference.weight < WEIGHT
+    assert len(matrix.trained(combination)[0].losses) == PLAIN_STEPS

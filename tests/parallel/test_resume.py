@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.parallel.cases import LAYOUTS, METHODS, SINGLE, Combination, Parallel
-from tests.parallel.matrix import Matrix
+from tests.parallel.matrix import MIDDLE, STEPS, Matrix
 from tests.parallel.training import Outcome
 
 LOSS = METRIC = 1e-5
-STEPS_LEFT = 4
+STEPS_LEFT = STEPS - MIDDLE
 
 pytestmark = pytest.mark.timeout(3600)  # the first test of a layout trains all of it
 
