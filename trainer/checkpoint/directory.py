@@ -11,8 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -27,24 +26,6 @@ Checksums = Mapping[str, Mapping[str, Any]]
 _PARTIAL = ".partial"
 _REMOVED = ".removed"
 _REPLACED = ".replaced"
-
-
-@contextmanager
-def whole_directory(target: Path) -> Iterator[Path]:
-    """A context manager: fill the yielded directory; when the block ends, `target` is that directory.
-
-    A `target` that exists is replaced. When the block raises, nothing is left behind.
-    """
-    partial = partial_name(target)
-    begin_directory(partial)
-    try:
-        yield partial
-        write_manifest(partial)
-        sync_tree(partial)
-        put_in_place(partial, target)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
 
 
 def partial_name(target: Path) -> Path:
@@ -114,7 +95,7 @@ def damage(directory: Path, *, contents: bool = True) -> str | None:
     """What makes `directory` differ from its manifest, in a few words, or None when it is whole.
 
     Args:
-        directory: one that `whole_directory` made.
+        directory: one that has a manifest when it is whole.
         contents: compare the SHA-256 of every file too, not only its size.
     """
     try:

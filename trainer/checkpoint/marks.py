@@ -16,8 +16,8 @@ from typing import Any
 from trainer.config.problems import Problem, TrainingError
 from trainer.files import write_json
 
-#: So long all processes together may make no progress.
-PATIENCE_S = 1800.0
+#: So long may none of the processes reach a new stage: a large part takes long on a slow disk.
+PATIENCE_S = 7200.0
 
 _POLL_S = 0.02
 _FAILED = "failed"
@@ -81,7 +81,7 @@ class Marks:
             what: is being written, for the error.
 
         Raises:
-            SaveError: a process has failed, or none has made progress for `PATIENCE_S`.
+            SaveError: a process has failed, or none has come further for `PATIENCE_S`.
         """
         if self._size == 1:
             return [self._own[stage]]

@@ -31,7 +31,10 @@ def take_best_model(run: Run) -> int:
     if step == state.step:
         return step
     path = run.output_dir / state.best_checkpoint
-    if damage := checkpoint_damage(path) if path.is_dir() else "it is no longer there":
+    damage = from_main(
+        run.layout, lambda: checkpoint_damage(path) if path.is_dir() else "it is no longer there"
+    )
+    if damage is not None:
         _warn_no_best(run, f"{state.best_checkpoint} cannot be used: {damage}")
         return state.step
     log.info("taking the best model, %s (%s %.6g)", path, run.config.metric_for_best_model, state.best_metric)

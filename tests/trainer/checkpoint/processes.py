@@ -2,6 +2,7 @@
 
 import pickle
 import time
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,18 @@ import numpy as np
 from trainer.checkpoint.pieces import Contents, Piece, TensorFiles
 from trainer.checkpoint.ranks import Ranks
 from trainer.checkpoint.regions import as_slices, whole
+from trainer.checkpoint.saver import Saver
+from trainer.checkpoint.target import whole_directory_target
 from trainer.files import atomic_file
 from trainer.models.safetensors_file import TensorHeader
 
 #: Rows and columns of the test's matrices; the rows divide by 1, 2 and 4.
 SHAPE = (64, 48)
+
+
+def write_directory(target: Path, write: Callable[[Path], None]) -> None:
+    """Save a directory without tensors."""
+    Saver(target.parent).save(whole_directory_target(target), Contents([], [write]))
 
 
 class FolderGather:

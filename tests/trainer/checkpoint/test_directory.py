@@ -5,22 +5,25 @@ from pathlib import Path
 
 import pytest
 
+from tests.trainer.checkpoint.processes import write_directory
 from trainer.checkpoint.directory import (
     MANIFEST,
     damage,
     remove_directory,
     remove_leftovers,
-    whole_directory,
 )
 
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
     """A whole directory with two files, one of them in a folder."""
-    with whole_directory(tmp_path / "checkpoint-1") as directory:
+
+    def write(directory: Path) -> None:
         (directory / "a.bin").write_bytes(b"0123456789")
         (directory / "inner").mkdir()
         (directory / "inner" / "b.txt").write_text("text")
+
+    write_directory(tmp_path / "checkpoint-1", write)
     return tmp_path / "checkpoint-1"
 
 
@@ -31,20 +34,28 @@ def test_the_directory_has_its_files_and_a_manifest_of_them(target: Path) -> Non
 
 
 def test_nothing_bears_the_name_before_it_is_whole(tmp_path: Path) -> None:
-    with whole_directory(tmp_path / "checkpoint-1") as directory:
+    def write(directory: Path) -> None:
         (directory / "a.bin").write_bytes(b"x")
         assert not (tmp_path / "checkpoint-1").exists()
 
+    write_directory(tmp_path / "checkpoint-1", write)
+
 
 def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), whole_directory(tmp_path / "checkpoint-1"):
+    def write(directory: Path) -> None:
+        (directory / "a.bin").write_bytes(b"x")
         raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_directory(tmp_path / "checkpoint-1", write)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_existing_directory_is_replaced(target: Path) -> None:
-    with whole_directory(target) as directory:
+    def write(directory: Path) -> None:
         (directory / "c.bin").write_bytes(b"new")
+
+    write_directory(target, write)
     assert {path.name for path in target.iterdir()} == {"c.bin", MANIFEST}
     assert damage(target) is None
 

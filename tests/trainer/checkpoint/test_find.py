@@ -2,17 +2,20 @@ from pathlib import Path
 
 import pytest
 
-from trainer.checkpoint.directory import whole_directory
+from tests.trainer.checkpoint.processes import write_directory
 from trainer.checkpoint.find import Checkpoint, find_checkpoint, list_checkpoints
 
 
 @pytest.fixture
 def output(tmp_path: Path) -> Path:
     """An output directory with checkpoints 9, 20 and 100, and other things of similar names."""
+
+    def write(directory: Path) -> None:
+        (directory / "trainer_state.json").write_text("{}")
+        (directory / "optimizer.safetensors").write_bytes(b"12345678")
+
     for step in (20, 100, 9):
-        with whole_directory(tmp_path / f"checkpoint-{step}") as directory:
-            (directory / "trainer_state.json").write_text("{}")
-            (directory / "optimizer.safetensors").write_bytes(b"12345678")
+        write_directory(tmp_path / f"checkpoint-{step}", write)
     (tmp_path / "checkpoint-x").mkdir()
     (tmp_path / "checkpoint-300.old").mkdir()
     (tmp_path / "checkpoint-400").write_text("a file")
