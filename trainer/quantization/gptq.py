@@ -85,7 +85,7 @@ def gptq_quantize(
     act_order: bool = False,
     half: bool = False,
 ) -> GptqResult:
-    """Quantize a weight matrix.
+    """Quantize a weight matrix; never worse than rounding to nearest, which is kept where it is better.
 
     Whole rows have the scale of the given weights (those of dead inputs aside). Groups are of inputs that are
     treated one after another, with the scale of their weights as they are when the first one's turn comes.
@@ -130,13 +130,11 @@ def gptq_quantize(
     plain_scales = absmax_scales(original, bits, group_size)
     nearest = quantize_rows(original, bits, group_size, half_scales(plain_scales) if half else plain_scales)
     power = weighted_square(original, wanted)
-    return GptqResult(
-        integers,
-        weighted_square(original - integers.dequantize().astype("float64"), wanted, power),
-        weighted_square(original - nearest.dequantize().astype("float64"), wanted, power),
-        used,
-        int(dead.sum()),
-    )
+    error = weighted_square(original - integers.dequantize().astype("float64"), wanted, power)
+    rtn_error = weighted_square(original - nearest.dequantize().astype("float64"), wanted, power)
+    if rtn_error < error:
+        integers, error = nearest, rtn_error
+    return GptqResult(integers, error, rtn_error, used, int(dead.sum()))
 
 
 def weighted_square(difference: Tensor, hessian: Tensor, power: float = 1.0) -> float:

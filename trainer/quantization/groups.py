@@ -176,10 +176,9 @@ class InputGroup:
         Raises:
             ValueError: there is no source.
         """
-        source = self._source()
-        source.divide(factors)
+        self._source().divide(factors)
         for layer in self.linears:
-            _scale(layer.layer.weight, factors[source.owners][:, np.newaxis])
+            _scale(layer.layer.weight, self.spread(factors)[:, np.newaxis])
 
     def subtract(self, shifts: np.ndarray) -> None:
         """Subtract `shifts [channels]` from the input and add their products to the biases.
@@ -189,12 +188,15 @@ class InputGroup:
         """
         if self.shift_reason:
             raise ValueError(f"{self.path}: {self.shift_reason}")
-        source = self._source()
-        source.subtract(shifts)
+        self._source().subtract(shifts)
         for layer in self.linears:
             bias: Tensor | None = layer.layer.bias
             if bias is not None:
-                _set(bias, _wide(bias) + shifts[source.owners] @ _wide(layer.layer.weight))
+                _set(bias, _wide(bias) + self.spread(shifts) @ _wide(layer.layer.weight))
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Values `[channels]` of the source's channels as those of input channels, `[in]`."""
+        return values[self._source().owners]
 
     def _source(self) -> Source:
         if self.source is None:
