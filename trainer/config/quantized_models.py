@@ -160,12 +160,19 @@ def _compressed_content(scheme: QuantizationScheme, ignored: list[str]) -> dict[
     inputs = None
     if scheme.activations:
         inputs = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "tensor", "dynamic": False}
-    group = {"targets": ["Linear"], "weights": weights, "input_activations": inputs}
+    # Its own format, since otherwise the library takes the one it would choose itself.
+    group = {
+        "targets": ["Linear"],
+        "format": str(scheme.stored_as),
+        "weights": weights,
+        "input_activations": inputs,
+        "output_activations": None,
+    }
     return {
         "quant_method": "compressed-tensors",
         "format": str(scheme.stored_as),
         "quantization_status": "compressed",
-        "config_groups": {"group_0": {**group, "output_activations": None}},
+        "config_groups": {"group_0": group},
         "ignore": ignored,
         "kv_cache_scheme": None,
     }

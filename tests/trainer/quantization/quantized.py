@@ -16,23 +16,23 @@ SCHEMES = {
     "int8-plain": QuantizationScheme(StoredAs.INT_QUANTIZED, 8),
     "int4": QuantizationScheme(StoredAs.PACK_QUANTIZED, 4),
     "int4-grouped": QuantizationScheme(StoredAs.PACK_QUANTIZED, 4, 16),
-    "gptq4": QuantizationScheme(StoredAs.GPTQ, 4, 16),
+    "gptq4": QuantizationScheme(StoredAs.GPTQ, 4, 32),
     "gptq8": QuantizationScheme(StoredAs.GPTQ, 8),
 }
 INPUT_SCALE = 4.0 / 127
 
 
 def tiny(family: str, folder: Path) -> Path:
-    """A model directory of two layers of width 48."""
+    """A model directory of two layers of width 64."""
     if not folder.exists():
-        build_tiny_model(family, folder, hidden_size=48, num_hidden_layers=2, vocab_size=512)
+        build_tiny_model(family, folder, hidden_size=64, num_hidden_layers=2, vocab_size=512)
     return folder
 
 
-def quantized(source: Path, scheme: QuantizationScheme, skip: str | None = None) -> CausalLM:
-    """The model of a directory, its linear layers quantized but for those whose names end in `skip`."""
+def quantized(source: Path, scheme: QuantizationScheme, skip: tuple[str, ...] = ()) -> CausalLM:
+    """The model of a directory, its linear layers quantized except those that end in one of `skip`."""
     model = load_model(source)
-    layers = [layer for layer in linear_layers(model) if skip is None or not layer.path.endswith(skip)]
+    layers = [layer for layer in linear_layers(model) if not layer.path.endswith(skip)]
     weights = {
         layer.path: quantize_rows(layer.layer.weight.t(), scheme.bits, scheme.group_size) for layer in layers
     }
