@@ -13,6 +13,7 @@ from trainer.config.preflight.folder import (
     small_file,
 )
 from trainer.config.preflight.paths import Finder
+from trainer.config.preflight.quantized import quantized_problems
 from trainer.config.preflight.weights import Weights, read_weights
 from trainer.config.problems import Problem
 from trainer.config.schema import FinetuneConfig, RunConfig
@@ -65,6 +66,7 @@ def check_model(
         content = json_object(plain_file(folder, CONFIG_FILE, finder))
         statistics["model_type"] = _model_type(content)
         warnings += _doubts(content, config) if config else ()
+        problems += quantized_problems(content, config, topology)
         if shape := Shape.of(content):
             problems += misfits(shape, topology)
     except (FolderError, OSError) as error:
