@@ -24,7 +24,7 @@ from trainer.models.passes import Pass
 from trainer.parallel.clip import SLICE_PREFIX, GlobalNormClip
 from trainer.parallel.layout import Layout
 from trainer.parallel.sharded_state import Copies, Part
-from trainer.parallel.update import Updater
+from trainer.parallel.update import Updater, fill_missing_gradients
 from trainer.peft.prefix.encoder import PrefixEncoder
 
 
@@ -54,6 +54,8 @@ class StateUpdater(Updater):
         return self.fleet_optimizer._inner_opt
 
     def _change_weights(self) -> None:
+        # Fleet does so too, but where it makes a gradient it then loses what the others bring.
+        fill_missing_gradients(self.trainable)
         self.fleet_optimizer.step()
 
     def _clear(self) -> None:
