@@ -90,11 +90,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Attributes:
-    files: all files of tensors.
-    indices: content of the index files, by path.
-    places: where each tensor lies.
-    writers: which process writes a rectangle; those that are not here need no writing.
+    """What is to be written where, and by whom.
+
+    Attributes:
+        files: all files of tensors.
+        indices: content of the index files, by path.
+        places: where each tensor lies.
+        writers: which process writes a rectangle; those that are not here need no writing.
     """
 
     files: tuple[PlannedFile, ...]
