@@ -3,7 +3,7 @@
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,9 @@ def load_model(
     options = options or {}
     if quantization is not None:
         options = {name: value for name, value in options.items() if not name.startswith("fuse_")}
-    with _default_dtype(dtype):
+    # Quantized layers take the places of linear ones, which get no memory.
+    waiting = nullcontext() if quantization is None else paddle.LazyGuard()
+    with _default_dtype(dtype), waiting:
         config = kind.config_class.from_dict({**raw, **options})
         model = _built(config, place(config))
     load_weights(model, directory, quantization)

@@ -33,7 +33,8 @@ def load_quantized_layers(model: CausalLM, files: list[SafetensorsFile], content
     """Put the quantized layers of some files into a model; biases and all else are still to be loaded.
 
     Args:
-        model: whole, without fused projections.
+        model: whole, without fused projections. Its parameters may be without memory (`paddle.LazyGuard`):
+            those that stay get some here.
         files: all weight files of the model.
         content: its `quantization_config`.
 
@@ -76,6 +77,9 @@ def load_quantized_layers(model: CausalLM, files: list[SafetensorsFile], content
         where = (str(files[0].path.parent), "quantization_config")
         msg = f"says {scheme.stored_as}, but no layer has a tensor {_MARKS[scheme.stored_as]}"
         raise DataError(Problem(where, msg, _HINT))
+    for parameter in model.parameters():
+        if not parameter._is_initialized():
+            parameter.initialize()
     return frozenset(seen)
 
 

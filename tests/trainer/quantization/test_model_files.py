@@ -13,7 +13,9 @@ from trainer import load_model, load_tokenizer, save_model
 from trainer.config.problems import DataError
 from trainer.models import CausalLM, linear_layers
 from trainer.models.weights_save import save_weights
-from trainer.quantization.model import is_quantized
+from trainer.quantization import loading
+from trainer.quantization.layers import QuantizedLinear
+from trainer.quantization.model import is_quantized, put_layer
 from trainer.tools.generate import generate
 
 IDS = paddle.to_tensor([[5, 9, 77, 300, 8, 41]])
@@ -119,6 +121,22 @@ def test_what_is_not_quantized_has_the_precision_that_is_asked_for(bloom: Path, 
     again = load_model(tmp_path, "bfloat16")
     assert {parameter.dtype for parameter in again.parameters()} == {paddle.bfloat16}
     assert again.parameter_names()["transformer.h.0.mlp.dense_h_to_4h.bias"].disk_shape == [256]
+
+
+def test_linear_layers_get_no_memory_before_quantized_ones_take_their_places(
+    bloom: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    save_model(quantized(bloom, SCHEMES["int8"]), tmp_path)
+    has_memory = []
+
+    def watched(model: CausalLM, path: str, layer: QuantizedLinear) -> None:
+        has_memory.append(dict(model.named_sublayers())[path].weight._is_initialized())
+        put_layer(model, path, layer)
+
+    monkeypatch.setattr(loading, "put_layer", watched)
+    again = load_model(tmp_path)
+    assert has_memory == [False] * 8
+    assert all(parameter._is_initialized() for parameter in again.parameters())
 
 
 def test_missing_and_misshapen_tensors_are_named(bloom: Path, tmp_path: Path):
