@@ -1,37 +1,32 @@
 """Small models with weights that matter, and batches to calibrate them with."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle
 
-from trainer import load_model
-from trainer.models import CausalLM
+from trainer.models import CausalLM, family, new_model
 from trainer.models.passes import LossPass, Pass
 from trainer.ops.packing import Packing
-from trainer.tools.tiny_model import build_tiny_model
 
 VOCABULARY = 512
 _SIZES: dict[str, dict[str, Any]] = {
     "gemma": {
-        "hidden_size": 48,
+        "hidden_size": 64,
         "intermediate_size": 96,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "head_dim": 16,
     },
-    "bloom": {"hidden_size": 48, "num_attention_heads": 4},
+    "bloom": {"hidden_size": 64, "num_attention_heads": 4},
 }
 FAMILIES = tuple(_SIZES)
 
 
-def small(family: str, folder: Path, layers: int = 2) -> CausalLM:
-    """A model whose norms and biases are not what fresh ones are, in float32."""
-    directory = folder / f"{family}-{layers}"
-    if not directory.exists():
-        build_tiny_model(family, directory, vocab_size=VOCABULARY, num_hidden_layers=layers, **_SIZES[family])
-    model = load_model(directory)
+def small(name: str, layers: int = 2) -> CausalLM:
+    """A model of a family whose norms and biases are not what fresh ones are, in float32."""
+    sizes = {"vocab_size": VOCABULARY, "num_hidden_layers": layers, **_SIZES[name]}
+    model = new_model(family(name).config_class.from_dict(sizes))
     draws = np.random.default_rng(1)
     for name, parameter in model.named_parameters():
         if "norm" in name or name.endswith("bias"):

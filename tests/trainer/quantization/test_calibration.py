@@ -2,7 +2,6 @@
 
 import gc
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,8 +39,8 @@ def seen_in_walk(model: CausalLM, given: list[Pass]) -> dict[str, list[np.ndarra
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_walk_shows_the_inputs_that_whole_passes_have(family: str, tmp_path: Path) -> None:
-    model, given = small(family, tmp_path), batches()
+def test_a_walk_shows_the_inputs_that_whole_passes_have(family: str) -> None:
+    model, given = small(family), batches()
     walked, whole = seen_in_walk(model, given), seen_in_whole_passes(model, given)
     assert list(walked) == list(whole) == [layer.path for layer in linear_layers(model)]
     for path, inputs in whole.items():
@@ -49,8 +48,8 @@ def test_a_walk_shows_the_inputs_that_whole_passes_have(family: str, tmp_path: P
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
 
 
-def test_changes_of_a_layer_reach_the_inputs_of_the_next(tmp_path: Path) -> None:
-    model, given = small("gemma", tmp_path), batches()
+def test_changes_of_a_layer_reach_the_inputs_of_the_next() -> None:
+    model, given = small("gemma"), batches()
     changed: dict[int, list[np.ndarray]] = {}
 
     def keep(path: str, x: Tensor, number: int) -> None:
@@ -66,8 +65,8 @@ def test_changes_of_a_layer_reach_the_inputs_of_the_next(tmp_path: Path) -> None
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
 
 
-def test_each_layer_runs_twice_over_each_batch(tmp_path: Path) -> None:
-    model, given = small("bloom", tmp_path), batches(count=2)
+def test_each_layer_runs_twice_over_each_batch() -> None:
+    model, given = small("bloom"), batches(count=2)
     runs = []
     hooks = [
         layer.register_forward_pre_hook(lambda *_: runs.append(1)) for layer in model.transformer.h.values()
@@ -80,9 +79,9 @@ def test_each_layer_runs_twice_over_each_batch(tmp_path: Path) -> None:
     assert len(runs) == 2 * len(given) * len(hooks) - len(given)
 
 
-def test_a_walk_holds_the_hidden_states_of_one_place_only(tmp_path: Path) -> None:
+def test_a_walk_holds_the_hidden_states_of_one_place_only() -> None:
     layers = 4
-    model, given = small("gemma", tmp_path, layers), batches(count=5)
+    model, given = small("gemma", layers), batches(count=5)
     shapes = {(batch.tokens, model.config.hidden_size) for batch in given}
     held = []
     for block in Walk(model, given):
@@ -94,8 +93,8 @@ def test_a_walk_holds_the_hidden_states_of_one_place_only(tmp_path: Path) -> Non
     assert held[-1] <= held[0] + 1
 
 
-def test_hooks_are_gone_after_a_visit_that_failed(tmp_path: Path) -> None:
-    model, given = small("gemma", tmp_path), batches(count=1)
+def test_hooks_are_gone_after_a_visit_that_failed() -> None:
+    model, given = small("gemma"), batches(count=1)
 
     def fail(*_: object) -> None:
         raise RuntimeError("stop here")
@@ -107,6 +106,6 @@ def test_hooks_are_gone_after_a_visit_that_failed(tmp_path: Path) -> None:
     assert not any(layer.layer._forward_pre_hooks for layer in linear_layers(model))
 
 
-def test_a_walk_needs_a_batch(tmp_path: Path) -> None:
+def test_a_walk_needs_a_batch() -> None:
     with pytest.raises(ValueError, match="at least one"):
-        Walk(small("gemma", tmp_path), [])
+        Walk(small("gemma"), [])

@@ -1,7 +1,5 @@
 """Factors and shifts of inputs leave a model as it was."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -18,8 +16,8 @@ def relative(found: np.ndarray, wanted: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_linear_layer_is_in_one_group(family: str, tmp_path: Path) -> None:
-    model = small(family, tmp_path)
+def test_every_linear_layer_is_in_one_group(family: str) -> None:
+    model = small(family)
     grouped = [
         path
         for block in Walk(model, batches(1))
@@ -30,8 +28,8 @@ def test_every_linear_layer_is_in_one_group(family: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_factors_leave_logits_unchanged_also_with_shared_value_heads(family: str, tmp_path: Path) -> None:
-    model, given = small(family, tmp_path), batches(1)
+def test_factors_leave_logits_unchanged_also_with_shared_value_heads(family: str) -> None:
+    model, given = small(family), batches(1)
     before, draws = states_of(model, given[0]), np.random.default_rng(3)
     divided = 0
     for block in Walk(model, given):
@@ -43,8 +41,8 @@ def test_factors_leave_logits_unchanged_also_with_shared_value_heads(family: str
     assert relative(states_of(model, given[0]), before) < TOLERANCE
 
 
-def test_shifts_leave_logits_unchanged(tmp_path: Path) -> None:
-    model, given = small("bloom", tmp_path), batches(1)
+def test_shifts_leave_logits_unchanged() -> None:
+    model, given = small("bloom"), batches(1)
     before, draws = states_of(model, given[0]), np.random.default_rng(3)
     for block in Walk(model, given):
         for group in input_groups(model, block):
@@ -54,8 +52,8 @@ def test_shifts_leave_logits_unchanged(tmp_path: Path) -> None:
     assert relative(states_of(model, given[0]), before) < TOLERANCE
 
 
-def test_what_takes_up_no_factors_says_why(tmp_path: Path) -> None:
-    bloom, gemma = small("bloom", tmp_path), small("gemma", tmp_path)
+def test_what_takes_up_no_factors_says_why() -> None:
+    bloom, gemma = small("bloom"), small("gemma")
     *_, down = input_groups(bloom, next(iter(Walk(bloom, batches(1)))))
     assert down.source is None
     assert "activation" in down.reason
@@ -67,8 +65,8 @@ def test_what_takes_up_no_factors_says_why(tmp_path: Path) -> None:
         first.subtract(np.zeros(48))
 
 
-def test_a_residual_from_the_norm_keeps_factors_out(tmp_path: Path) -> None:
-    model = small("bloom", tmp_path)
+def test_a_residual_from_the_norm_keeps_factors_out() -> None:
+    model = small("bloom")
     object.__setattr__(model.config, "apply_residual_connection_post_layernorm", True)
     first, *_ = input_groups(model, next(iter(Walk(model, batches(1)))))
     assert first.source is None
