@@ -58,7 +58,7 @@ def compare(models: dict[Path, CausalLM]) -> None:
     for folder, model in models.items():
         save_model(model, folder)
     command = [PYTHON, "-c", SCRIPT, json.dumps(IDS), *map(str, models)]
-    done = subprocess.run(command, timeout=400, capture_output=True, text=True, env=environment())
+    done = subprocess.run(command, timeout=170, capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stderr[-2000:]
     answers = [line for line in done.stdout.splitlines() if line.startswith("ANSWER ")]
     for (folder, model), answer in zip(models.items(), answers, strict=True):
