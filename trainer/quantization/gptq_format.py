@@ -57,12 +57,15 @@ def pack_gptq(integers: Integers, scheme: QuantizationScheme) -> dict[str, np.nd
 def unpack_gptq(tensors: Mapping[str, np.ndarray], scheme: QuantizationScheme) -> Integers:
     """A layer from its tensors.
 
+    Zero points may be stored in either way, whatever the scheme says: transformers writes those of version 2
+    and calls them version 1 when it saves a model again, and no symmetric weights have others.
+
     Raises:
         ValueError: zero points that are not the middle, or groups out of range.
     """
     groups, outputs = tensors["scales"].shape
     zeros = unpack_words(tensors["qzeros"], scheme.bits, outputs)
-    if (zeros != (-1 if scheme.zeros_are_lower else 0)).any():
+    if zeros.min() != zeros.max() or zeros.flat[0] not in (-1, 0):
         raise ValueError("qzeros: got other zero points than the middle, expected symmetric weights")
     inputs = tensors["g_idx"].shape[0]
     g_idx = tensors["g_idx"].astype(np.int32)

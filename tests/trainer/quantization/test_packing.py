@@ -73,10 +73,18 @@ def test_gptq_tensors_are_read_as_they_were_written(shuffled: bool):
 def test_other_zero_points_and_groups_out_of_range_are_refused():
     scheme = QuantizationScheme(StoredAs.GPTQ, 4, GROUP)
     tensors = pack_gptq(integers(4), scheme)
-    with pytest.raises(ValueError, match="qzeros: got other zero points"):
-        unpack_gptq(tensors | {"qzeros": tensors["qzeros"] + 1}, scheme)
+    for qzeros in (tensors["qzeros"] + 1, tensors["qzeros"] + 0x22222222):
+        with pytest.raises(ValueError, match="qzeros: got other zero points"):
+            unpack_gptq(tensors | {"qzeros": qzeros}, scheme)
     with pytest.raises(ValueError, match="g_idx: got 1 to 4, expected 0 to 3"):
         unpack_gptq(tensors | {"g_idx": tensors["g_idx"] + 1}, scheme)
+
+
+def test_zero_points_of_version_2_that_are_called_version_1_are_understood():
+    ours = integers(4).with_half_scales()
+    second = QuantizationScheme(StoredAs.GPTQ, 4, GROUP, zeros_are_lower=False)
+    again = unpack_gptq(pack_gptq(ours, second), QuantizationScheme(StoredAs.GPTQ, 4, GROUP))
+    np.testing.assert_array_equal(again.dequantize().numpy(), ours.dequantize().numpy())
 
 
 def test_layers_that_do_not_fill_words_have_no_place_in_gptqs_layout():
