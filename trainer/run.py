@@ -48,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         # of several hosts the first one speaks; the others tell only why they fail
         spoken = events if arguments.rank == 0 else EventWriter()
-        config = read_arguments(arguments.task, arguments.config, arguments.set, spoken)
+        words = arguments.task, arguments.config, arguments.set
+        config = read_arguments(*words, spoken, lambda config: gang_of(arguments, config, os.environ).world)
         gang = gang_of(arguments, config, os.environ)
         if gang.world > 1:
             return run_gang(gang, arguments, config, events, should_stop)
@@ -140,8 +141,17 @@ def _show_devices(gang: Gang) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gang.visible
 
 
-def read_arguments(task: str, path: Path, overrides: Sequence[str], events: EventWriter) -> TaskConfig:
+def read_arguments(
+    task: str,
+    path: Path,
+    overrides: Sequence[str],
+    events: EventWriter,
+    processes: Callable[[TaskConfig], int | None] = lambda config: None,
+) -> TaskConfig:
     """The checked config of a task, with absolute paths; warnings become events.
+
+    Args:
+        processes: how many will run it; None: as few as its parallel degrees need.
 
     Raises:
         ConfigError, DataError: the arguments, or the files they name, cannot be used.
@@ -154,10 +164,11 @@ def read_arguments(task: str, path: Path, overrides: Sequence[str], events: Even
     roots = _roots()
     if reading.config is None:
         raise ConfigError([*reading.problems, *path_problems(reading, roots, Path.cwd())])
-    checked = _checked(reading.config, roots)
+    world = processes(reading.config)
+    checked = _checked(reading.config, roots, world)
     config = with_fetched_models(checked.config)
     if config is not checked.config:
-        checked = _checked(config, roots)
+        checked = _checked(config, roots, world)
     for warning in checked.warnings:
         events.warn(warning)
     return checked.config
@@ -175,9 +186,9 @@ def _roots() -> Roots | None:
     return replace(roots, models=(*roots.models, cache_folder()))
 
 
-def _checked(config: TaskConfig, roots: Roots | None) -> Checked:
+def _checked(config: TaskConfig, roots: Roots | None, world: int | None) -> Checked:
     """What is known about a config whose models may still have to be fetched."""
-    checked = check_job(config, roots, Path.cwd())
+    checked = check_job(config, roots, Path.cwd(), world)
     if checked.problems:
         data = {FIELD, *PREFERENCE_FILES.values()}
         about_data = all(problem.loc[0] in data for problem in checked.problems)
