@@ -95,6 +95,10 @@ def _runner(task: str) -> Callable[[Any, EventWriter, Callable[[], bool]], dict[
         from trainer.loop.align import align
 
         return align
+    if task == "quantize":
+        from trainer.loop.quantize import quantize
+
+        return quantize
     if task == "merge":
         from trainer.loop.merge import merge
 

@@ -2,7 +2,7 @@
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trainer.config.problems import DataError, Problem
@@ -18,8 +18,8 @@ PREFERENCE_FILES = {"train": "train_dataset_path", "dev": "dev_dataset_path"}
 """The arguments of dpo and kto that name the file of a split."""
 
 
-def find_data_files(folder: Path) -> dict[str, tuple[Path, ...]]:
-    """The files of the splits `train` and `dev`; a split without files has an empty tuple.
+def find_data_files(folder: Path, splits: Sequence[str] = ("train", "dev")) -> dict[str, tuple[Path, ...]]:
+    """The files of each split; a split without files has an empty tuple.
 
     A split is the file `<split>.json`, else all such files in the folder `<split>/` by name. `.jsonl` and
     gzip (`.gz`) will do as well.
@@ -28,9 +28,18 @@ def find_data_files(folder: Path) -> dict[str, tuple[Path, ...]]:
         DataError: a split has several files of its name, or the folder cannot be read.
     """
     try:
-        return {split: _files_of(folder, split) for split in ("train", "dev")}
+        return {split: _files_of(folder, split) for split in splits}
     except OSError as error:
         raise DataError(Problem((FIELD,), f"{folder}: {error.strerror or error}")) from None
+
+
+def calibration_split(folder: Path) -> str:
+    """The split that quantization is calibrated on: `quant` where there is one, else `train`.
+
+    Raises:
+        DataError: as `find_data_files`.
+    """
+    return "quant" if find_data_files(folder, ("quant",))["quant"] else "train"
 
 
 def _files_of(folder: Path, split: str) -> tuple[Path, ...]:

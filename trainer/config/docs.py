@@ -141,6 +141,25 @@ resumed run reads again up to the record where it was.
 less the longest prompt as the most tokens, and adds `eval_rouge1`, `eval_rouge2`, `eval_rougel` (F1 of
 rouge-score) and `eval_bleu4` (sacrebleu, between 0 and 1), over words and single Chinese characters.
 
+## Quantization
+
+Task quantize rounds the linear layers of the decoder layers, not embedding and head, on one device. It is
+calibrated on the records of `quant.json` (or the folder `quant/`), else on those of `train.json`, with a
+warning: batches of `per_device_train_batch_size` rows, `ptq_step`, `gptq_step` or `awq_step` of them. Layer
+by layer, later layers see what the quantized ones before them give.
+
+* `do_ptq` with `quant_type`: a8w8 (weights and inputs in 8 bits, one scale for an input), weight_only_int8,
+  weight_only_int4; stored as compressed-tensors stores them. `shift`, `smooth` and the piecewise search come
+  first and leave the model's outputs as they are; where a layer cannot take them up, a warning says so.
+* `do_gptq`: weights in 4 bits (8 with weight_only_int8), in GPTQ's layout, with activation order.
+* `do_awq`: the same bits in groups, in the layout of compressed-tensors; `auto_clip` narrows ranges.
+
+`weight_quant_method` groupwise gives every 128 inputs a scale of their own, or as many fewer as divide the
+inputs of all layers. With `lora` and `lora_path` the adapter is merged first. The result is a model directory
+with `quantization_report.json`: the error of every layer, what was skipped and why, and with `do_eval` the
+metrics before and after. The job's metrics have `eval_ppl_before`, `eval_ppl`, `bytes_before`, `bytes_after`,
+`worst_layer_error` and `quantized_layers`.
+
 ## Several devices
 
 A job runs on as many devices as its parallel degrees multiply to, or on a multiple of that, one process each:

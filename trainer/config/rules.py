@@ -6,7 +6,7 @@ A rule runs for every config that has the arguments it names, when each of them 
 from collections.abc import Iterator
 from typing import Any
 
-from trainer.config import parallel_rules, preference_rules  # noqa: F401  (add their rules)
+from trainer.config import parallel_rules, preference_rules, quantization_rules  # noqa: F401  (add their rules)
 from trainer.config.derive import LOWER_IS_BETTER
 from trainer.config.problems import Problem
 from trainer.config.rulebook import PROBLEMS, WARNINGS, findings, problem, warning
@@ -177,39 +177,6 @@ def a_stream_needs_an_end(config: Any) -> Iterator[Problem]:
         yield Problem(
             ("max_steps",), "not set, expected a number of steps because lazy is true", "Set max_steps."
         )
-
-
-@problem("do_train", "do_ptq", "do_gptq", "do_awq", "do_qat")
-def one_kind_of_quantization(config: Any) -> Iterator[Problem]:
-    flags = ("do_train", "do_ptq", "do_gptq", "do_awq", "do_qat")
-    chosen = [flag for flag in flags if getattr(config, flag)]
-    if len(chosen) > 1:
-        msg = f"{' and '.join(chosen)} are all true, expected one: a job does one thing"
-        yield Problem((chosen[0],), msg, "Send one job for each.")
-    elif not chosen:
-        yield Problem(("do_ptq",), "no kind of quantization is chosen", "Set one of do_ptq, do_gptq, do_awq.")
-    elif chosen == ["do_train"]:
-        yield Problem(("do_train",), "task quantize does not train", "Use task finetune for training.")
-
-
-@problem("do_gptq", "shift", "smooth")
-def gptq_stands_alone(config: Any) -> Iterator[Problem]:
-    with_it = [name for name in ("shift", "smooth") if getattr(config, name)]
-    if config.do_gptq and with_it:
-        yield Problem(
-            (with_it[0],),
-            f"do_gptq cannot be combined with {' and '.join(with_it)}",
-            "They belong to do_ptq.",
-        )
-
-
-@problem("search_alpha_min", "search_alpha_max", "search_scale_min", "search_scale_max")
-def search_ranges_are_not_empty(config: Any) -> Iterator[Problem]:
-    for kind in ("alpha", "scale"):
-        low, high = getattr(config, f"search_{kind}_min"), getattr(config, f"search_{kind}_max")
-        if low > high:
-            name = f"search_{kind}_min"
-            yield Problem((name,), f"got {low}, expected at most search_{kind}_max {high}", "Swap them.")
 
 
 @problem("lr_scheduler_type", "lr_end", "learning_rate")

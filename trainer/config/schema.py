@@ -75,36 +75,24 @@ class TrainingConfig(
     """Arguments that every training task has (PaddleNLP's TrainingArguments, mostly)."""
 
 
-class FinetuneConfig(
-    ReftFields,
-    AdapterFields,
-    GenerationFields,
-    DecayFields,
-    SftDataFields,
-    FinetuneModelFields,
-    TrainingConfig,
+class SftConfig(
+    AdapterFields, GenerationFields, DecayFields, SftDataFields, FinetuneModelFields, TrainingConfig
 ):
+    """Arguments of tasks with records of source and target."""
+
+    learning_rate: Real = setting(2e-5, "Peak learning rate.", ge=0)
+
+
+class FinetuneConfig(ReftFields, SftConfig):
     """Supervised fine-tuning on records of source and target."""
 
     task = "finetune"
 
-    learning_rate: Real = setting(2e-5, "Peak learning rate.", ge=0)
 
-
-class QuantizeConfig(
-    QuantizationFields,
-    AdapterFields,
-    GenerationFields,
-    DecayFields,
-    SftDataFields,
-    FinetuneModelFields,
-    TrainingConfig,
-):
+class QuantizeConfig(QuantizationFields, SftConfig):
     """Post-training quantization, calibrated on records of source and target."""
 
     task = "quantize"
-
-    learning_rate: Real = setting(2e-5, "Peak learning rate.", ge=0)
 
 
 class PreferenceConfig(ReferenceFields, PreferenceLoraFields, PreferenceDataFields, TrainingConfig):
@@ -132,6 +120,9 @@ class KtoConfig(KtoFields, PreferenceConfig):
 
 #: A config that a training run follows.
 RunConfig = FinetuneConfig | DpoConfig | KtoConfig
+
+#: A config of a task that reads records.
+RecordsConfig = RunConfig | QuantizeConfig
 
 
 class EvaluateConfig(FinetuneConfig):

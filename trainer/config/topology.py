@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Self, cast
 
 from trainer.config.problems import ConfigError, Problem
-from trainer.config.schema import DEGREES, TaskConfig, TrainingConfig
+from trainer.config.schema import DEGREES, QuantizeConfig, TaskConfig, TrainingConfig
 
 Stage = Literal[0, 1, 2, 3]
 
@@ -88,7 +88,7 @@ ONE_PROCESS = Topology()
 
 def misfit(config: TaskConfig, world_size: int) -> Problem | None:
     """Why `config` cannot run on so many devices, with the arithmetic; None when it can."""
-    if not isinstance(config, TrainingConfig):
+    if not isinstance(config, TrainingConfig) or isinstance(config, QuantizeConfig):
         if world_size == 1:
             return None
         msg = f"task {config.task} on {world_size} devices, expected 1: nothing of it can be split"

@@ -14,7 +14,7 @@ from trainer.data.chat_paddlenlp import PaddleEncoder
 from trainer.data.sft import IGNORE, Example, PlainEncoder
 
 if TYPE_CHECKING:
-    from trainer.config import FinetuneConfig
+    from trainer.config.schema import SftConfig
     from trainer.tokenizers import Tokenizer
 
 _SAMPLE = SftRecord(("A question.",), ("An answer.",), {}, "a sample")
@@ -44,7 +44,7 @@ class Encoder(Protocol):
 
 
 def build_encoder(
-    config: FinetuneConfig,
+    config: SftConfig,
     tokenizer: Tokenizer,
     *,
     src_length: int | None = None,
@@ -69,7 +69,7 @@ def build_encoder(
     return PaddleEncoder(tokenizer, template, *lengths)
 
 
-def ending_warning(config: FinetuneConfig, tokenizer: Tokenizer) -> Problem | None:
+def ending_warning(config: SftConfig, tokenizer: Tokenizer) -> Problem | None:
     """A warning when nothing tells the model to end an answer."""
     encoder = build_encoder(config, tokenizer, src_length=_SAMPLE_LENGTH, max_length=_SAMPLE_LENGTH)
     try:

@@ -16,12 +16,12 @@ Record = TypeVar("Record", SftRecord, PreferenceRecord)
 
 
 def read_records(folder: Path, split: str) -> Iterator[SftRecord]:
-    """The records of `split` ("train" or "dev") in the order of files and lines.
+    """The records of `split` ("train", "dev" or "quant") in the order of files and lines.
 
     Raises:
         DataError: the split has no file, a file cannot be read, or a line is not a record; it is named.
     """
-    files = find_data_files(folder)[split]
+    files = find_data_files(folder, (split,))[split]
     if not files:
         raise DataError(
             Problem((FIELD,), f"{folder} has no {split}.json and no folder {split}", "Add JSON lines there.")

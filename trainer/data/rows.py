@@ -14,8 +14,8 @@ from trainer.data.dataset import NAMED, Split, nothing_to_learn, why_nothing_is_
 from trainer.data.packing import Row, pack, padding_share
 
 if TYPE_CHECKING:
-    from trainer.config import FinetuneConfig
     from trainer.config.records import SftRecord
+    from trainer.config.schema import SftConfig
     from trainer.data.encoding import Encoder
     from trainer.data.sft import Example
 
@@ -110,14 +110,14 @@ class StreamedRows:
             raise DataError(nothing_to_learn("train", read, named))
 
 
-def arrange(examples: Iterable[Example], config: FinetuneConfig) -> Iterator[Row]:
+def arrange(examples: Iterable[Example], config: SftConfig) -> Iterator[Row]:
     """The examples as rows: packed with zero_padding, else one a row."""
     if config.zero_padding:
         return iter(pack(examples, config.max_length, greedy=config.greedy_zero_padding))
     return iter(examples)
 
 
-def arranged_split(split: Split, config: FinetuneConfig) -> tuple[Row, ...]:
+def arranged_split(split: Split, config: SftConfig) -> tuple[Row, ...]:
     """The rows of a split; with zero_padding it is logged how full they are."""
     rows = tuple(arrange(split.examples, config))
     if config.zero_padding:

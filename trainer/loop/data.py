@@ -15,7 +15,7 @@ from trainer.data.special_texts import special_text_warning
 from trainer.loop.evaluation import GENERATED_FILE, EvaluationData, Generation
 
 if TYPE_CHECKING:
-    from trainer.config import FinetuneConfig
+    from trainer.config.schema import FinetuneConfig, SftConfig
     from trainer.events import EventWriter
     from trainer.tokenizers import Tokenizer
 
@@ -28,7 +28,7 @@ def training_rows(config: FinetuneConfig, encoder: Encoder, events: EventWriter)
     """
     folder = Path(config.dataset_name_or_path)
     if not config.lazy:
-        split = _read("train", config, encoder, events)
+        split = read_split("train", config, encoder, events)
         seed = config.seed if config.data_seed is None else config.data_seed
         return MemoryRows(arranged_split(split, config), seed, split.fingerprint())
     files = find_data_files(folder)["train"]
@@ -43,14 +43,14 @@ def training_rows(config: FinetuneConfig, encoder: Encoder, events: EventWriter)
 
 
 def evaluation_data(
-    config: FinetuneConfig, encoder: Encoder, tokenizer: Tokenizer, events: EventWriter
+    config: SftConfig, encoder: Encoder, tokenizer: Tokenizer, events: EventWriter
 ) -> EvaluationData:
     """The dev split, packed like the training data, with what is to be generated.
 
     Raises:
         DataError: a record is broken, or there is nothing to evaluate.
     """
-    split = _read("dev", config, encoder, events)
+    split = read_split("dev", config, encoder, events)
     return EvaluationData(
         rows=arranged_split(split, config),
         examples=len(split.examples),
@@ -62,7 +62,7 @@ def evaluation_data(
 
 
 def _generation(
-    split: Split, config: FinetuneConfig, encoder: Encoder, tokenizer: Tokenizer, events: EventWriter
+    split: Split, config: SftConfig, encoder: Encoder, tokenizer: Tokenizer, events: EventWriter
 ) -> Generation | None:
     prompts = [(record, encoder.prompt(record)) for record in split.records]
     prompted = [(record, prompt) for record, prompt in prompts if prompt]
@@ -87,7 +87,12 @@ def _generation(
     )
 
 
-def _read(name: str, config: FinetuneConfig, encoder: Encoder, events: EventWriter) -> Split:
+def read_split(name: str, config: SftConfig, encoder: Encoder, events: EventWriter) -> Split:
+    """A split in memory, encoded; what is odd about it is told.
+
+    Raises:
+        DataError: a record is broken, or there is nothing to learn.
+    """
     records = read_records(Path(config.dataset_name_or_path), name)
     split = encode_split(name, records, encoder, config.max_length)
     for warning in split_warnings(split, config.max_length):

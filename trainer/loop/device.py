@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import paddle
 
 if TYPE_CHECKING:
-    from trainer.config.schema import RunConfig
+    from trainer.config.schema import TrainingConfig
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 DETERMINISTIC = {"FLAGS_cudnn_deterministic": True, "FLAGS_embedding_deterministic": 1}
 
 
-def choose_device(config: RunConfig) -> str:
+def choose_device(config: TrainingConfig) -> str:
     """Set and return "gpu" when Paddle was built for one, one is visible and the config allows it, else
     "cpu". Computing on a GPU is made repeatable.
     """

@@ -23,7 +23,7 @@ from trainer.config.problems import Problem
 if TYPE_CHECKING:
     import paddle
 
-    from trainer.config.schema import RunConfig
+    from trainer.config.schema import RunConfig, TrainingConfig
     from trainer.models.base import CausalLM
 
 #: Operators that O1 and O2 keep in fp32 besides Paddle's own list, and one that O2 runs in low precision.
@@ -47,7 +47,7 @@ class Precision:
         return self.dtype == "float16"
 
 
-def choose_precision(config: RunConfig, device: str) -> tuple[Precision, Problem | None]:
+def choose_precision(config: TrainingConfig, device: str) -> tuple[Precision, Problem | None]:
     """The precision for `device` ("cpu" or "gpu"), and a warning when it is not what the config asks for."""
     if not (config.fp16 or config.bf16) or config.fp16_opt_level == "O0":
         return Precision(), None

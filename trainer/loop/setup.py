@@ -16,7 +16,7 @@ from trainer.checkpoint.saver import Saver
 from trainer.config import FinetuneConfig
 from trainer.config.preflight.steps import check_steps
 from trainer.config.problems import ConfigError, Problem
-from trainer.config.schema import RunConfig
+from trainer.config.schema import RunConfig, SftConfig
 from trainer.data.batches import Collator
 from trainer.data.rows import TrainingRows
 from trainer.events import EventWriter
@@ -192,7 +192,7 @@ def pad_token(tokenizer: Tokenizer) -> int:
     return pad_ids[0] if pad_ids else 0
 
 
-def build_collator(config: FinetuneConfig, tokenizer: Tokenizer) -> Collator:
+def build_collator(config: SftConfig, tokenizer: Tokenizer) -> Collator:
     """The collator for a tokenizer."""
     return Collator(
         pad_id=pad_token(tokenizer),

@@ -10,7 +10,7 @@ def test_a_known_task_that_cannot_run_says_which_can() -> None:
     problem = task_problem("export")
     assert problem is not None
     assert problem.msg == "task export is not available in this version"
-    assert problem.hint == "Available: finetune, dpo, kto, merge, evaluate."
+    assert problem.hint == "Available: finetune, dpo, kto, quantize, merge, evaluate."
 
 
 def test_an_unknown_task_is_told_the_nearest_one() -> None:

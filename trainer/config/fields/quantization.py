@@ -23,16 +23,22 @@ class QuantizationFields(FieldGroup):
         False, "Quantization-aware training.", refused("quantization-aware training is not offered")
     )
     quant_type: Literal["a8w8", "weight_only_int8", "weight_only_int4", "a8w8c8", "a8w8_fp8"] = setting(
-        "a8w8", "Number formats of activations, weights and cache."
+        "a8w8",
+        "Number formats of activations and weights; do_gptq and do_awq make 8-bit weights with "
+        "weight_only_int8, else 4-bit ones.",
     )
-    fp8_type: Fp8Types = setting(["e4m3", "e4m3"], "fp8 formats of activations and weights.")
-    skip_list_names: TextList = setting([], "Layers that are not quantized.")
+    fp8_type: Fp8Types = setting(
+        ["e4m3", "e4m3"], "fp8 formats of activations and weights.", no_effect("a8w8_fp8 is not offered")
+    )
+    skip_list_names: TextList = setting(
+        [], "Layers that are not quantized, by name (`dense`) or pattern of paths (`*.h.0.*`)."
+    )
     weight_quant_method: Literal["abs_max_channel_wise", "groupwise"] = setting(
         "abs_max_channel_wise", "Granularity of weight scales."
     )
     act_quant_method: Literal["avg", "abs_max"] = setting("avg", "How activation ranges are observed.")
     cachekv_quant_method: Literal["avg_headwise", "abs_max_headwise"] = setting(
-        "avg_headwise", "How ranges of the key/value cache are observed."
+        "avg_headwise", "How ranges of the key/value cache are observed.", no_effect("a8w8c8 is not offered")
     )
     search_alpha_min: Real = setting(0.2, "Smallest alpha of the piecewise search.")
     search_alpha_max: Real = setting(0.8, "Largest alpha of the piecewise search.")
@@ -42,7 +48,9 @@ class QuantizationFields(FieldGroup):
     gptq_step: Whole = setting(8, "Calibration batches of GPTQ.", ge=1)
     awq_step: Whole = setting(8, "Calibration batches of AWQ.", ge=1)
     auto_clip: Flag = setting(False, "Search clipping ranges of weights.")
-    autoclip_step: Whole = setting(8, "Calibration batches of that search.", ge=1)
+    autoclip_step: Whole = setting(
+        8, "Calibration batches of that search.", no_effect("it uses those of the method"), ge=1
+    )
     shift: Flag = setting(False, "Move activations to a zero mean first.")
     shift_all_linears: Flag = setting(False, "Do so in every linear layer.")
     shift_sampler: Literal["ema", "none"] = setting("ema", "How shifts are sampled.")

@@ -24,7 +24,7 @@ from trainer.config.preflight.preference_data import check_preference_data
 from trainer.config.preflight.steps import check_steps
 from trainer.config.problems import Problem
 from trainer.config.reading import Reading
-from trainer.config.schema import DpoConfig, FinetuneConfig, KtoConfig, MergeConfig, RunConfig, TaskConfig
+from trainer.config.schema import DpoConfig, KtoConfig, MergeConfig, RecordsConfig, SftConfig, TaskConfig
 from trainer.config.splitting import misfits
 from trainer.config.tasks import task_problem
 from trainer.config.topology import Topology, misfit, sharing_with_nobody
@@ -56,7 +56,7 @@ def check_job(
     too_few_or_many = misfit(config, config.world_size() if world_size is None else world_size)
     if too_few_or_many:
         world_size = None
-    if isinstance(config, RunConfig):
+    if isinstance(config, RecordsConfig) and not task_problem(config.task):
         checked = _Check(config, roots, base, Topology.of(config, world_size)).run()
     elif isinstance(config, MergeConfig):
         checked = check_merge(config, roots, base)
@@ -85,9 +85,11 @@ def path_problems(reading: Reading, roots: Roots | None, base: Path | None = Non
 class _Check(Places):
     """The check of a task that uses data: the steps in order, with what they find."""
 
-    config: RunConfig
+    config: RecordsConfig
 
-    def __init__(self, config: RunConfig, roots: Roots | None, base: Path | None, topology: Topology) -> None:
+    def __init__(
+        self, config: RecordsConfig, roots: Roots | None, base: Path | None, topology: Topology
+    ) -> None:
         super().__init__(config, roots, base)
         self.topology = topology
         self.inside_tokenizer: Finder | None = None
@@ -169,7 +171,7 @@ class _Check(Places):
 
     def _chat_template(self, models: Finder, data: Finder) -> None:
         given = self.config.chat_template
-        if given is None and not isinstance(self.config, FinetuneConfig):
+        if given is None and not isinstance(self.config, SftConfig):
             return  # preference data is raw text unless a template is named
         tokenizer = self.changes.get("tokenizer_name_or_path") or self.changes.get("model_name_or_path")
         if given == NONE or (given is None and tokenizer is None):
@@ -191,7 +193,7 @@ class _Check(Places):
         self.problems += check_chat_template(given, Path(tokenizer or "."), finder)
 
     def _data(self, finder: Finder) -> None:
-        if isinstance(self.config, FinetuneConfig):
+        if isinstance(self.config, SftConfig):
             self._folder_of_records(finder, self.config)
         else:
             self._files_of_preferences(finder, self.config)
@@ -205,7 +207,7 @@ class _Check(Places):
         if config.do_train and config.max_steps > 0:
             self.statistics["optimizer_steps"] = config.max_steps
 
-    def _folder_of_records(self, finder: Finder, config: FinetuneConfig) -> None:
+    def _folder_of_records(self, finder: Finder, config: SftConfig) -> None:
         folder = self.folder(finder, "dataset_name_or_path", config.dataset_name_or_path)
         if not folder:
             return

@@ -5,30 +5,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trainer.config.data_files import FIELD, find_data_files, read_lines
+from trainer.config.data_files import FIELD, calibration_split, find_data_files, read_lines
 from trainer.config.preflight.paths import Finder
 from trainer.config.problems import DataError, Problem
 from trainer.config.records import RecordError, parse_sft_line
-from trainer.config.schema import FinetuneConfig
+from trainer.config.schema import QuantizeConfig, SftConfig
 
 SHOWN_ERRORS = 10
 SAMPLE = '{"src": "question", "tgt": "answer"}'
 
 
 def check_data(
-    folder: Path, finder: Finder, config: FinetuneConfig
+    folder: Path, finder: Finder, config: SftConfig
 ) -> tuple[list[Problem], dict[str, dict[str, Any]]]:
     """Problems of the data, and for each split that is used `files`, `examples`, `turns` and `bytes`."""
     try:
-        files = find_data_files(folder)
+        first = calibration_split(folder) if isinstance(config, QuantizeConfig) else "train"
+        files = find_data_files(folder, (first, "dev"))
     except DataError as error:
         return list(error.problems), {}
-    used = [split for split, wanted in (("train", config.do_train), ("dev", config.do_eval)) if wanted]
+    needed = config.do_train or isinstance(config, QuantizeConfig)
+    used = [split for split, wanted in ((first, needed), ("dev", config.do_eval)) if wanted]
     problems: list[Problem] = []
     statistics: dict[str, dict[str, Any]] = {}
     for split in used:
         if not files[split]:
-            problems.append(_missing(folder, split))
+            problems.append(_missing(folder, split, config))
             continue
         tally = Tally(FIELD, parse_sft_line)
         for path in files[split]:
@@ -42,7 +44,10 @@ def check_data(
     return problems, statistics
 
 
-def _missing(folder: Path, split: str) -> Problem:
+def _missing(folder: Path, split: str, config: SftConfig) -> Problem:
+    if isinstance(config, QuantizeConfig) and split == "train":
+        msg = f"{folder} has no quant.json and no train.json, which quantization is calibrated on"
+        return Problem((FIELD,), msg, "Add JSON lines like those that the model will answer.")
     why = "do_train" if split == "train" else "do_eval"
     msg = f"{folder} has no {split}.json and no folder {split} with JSON lines, and {why} is true"
     otherwise = "" if split == "train" else ", or set evaluation_strategy to no and do_eval to false"

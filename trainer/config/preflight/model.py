@@ -16,7 +16,8 @@ from trainer.config.preflight.paths import Finder
 from trainer.config.preflight.quantized import quantized_problems
 from trainer.config.preflight.weights import Weights, read_weights
 from trainer.config.problems import Problem
-from trainer.config.schema import FinetuneConfig, RunConfig
+from trainer.config.quantized_models import QUANTIZATION
+from trainer.config.schema import QuantizeConfig, RecordsConfig, SftConfig
 from trainer.config.splitting import Shape, misfits
 from trainer.config.topology import ONE_PROCESS, Topology
 from trainer.config.values import show
@@ -50,7 +51,7 @@ VOCABULARY = ("vocab_size",)
 
 
 def check_model(
-    folder: Path, finder: Finder, config: RunConfig | None, topology: Topology = ONE_PROCESS
+    folder: Path, finder: Finder, config: RecordsConfig | None, topology: Topology = ONE_PROCESS
 ) -> tuple[list[Problem], list[Problem], dict[str, Any]]:
     """Problems, warnings and statistics (`model_type`, `tensors`, `bytes`) of a model folder.
 
@@ -66,7 +67,11 @@ def check_model(
         content = json_object(plain_file(folder, CONFIG_FILE, finder))
         statistics["model_type"] = _model_type(content)
         warnings += _doubts(content, config) if config else ()
-        problems += quantized_problems(content, config, topology)
+        if isinstance(config, QuantizeConfig) and QUANTIZATION in content:
+            msg = f"{folder} is quantized already, expected a model with floating-point weights"
+            problems.append(Problem((MODEL,), msg, "Name the model that it was made of."))
+        else:
+            problems += quantized_problems(content, config, topology)
         if shape := Shape.of(content):
             problems += misfits(shape, topology)
     except (FolderError, OSError) as error:
@@ -80,13 +85,13 @@ def check_model(
     return problems, warnings, statistics
 
 
-def _doubts(content: dict[str, Any], config: RunConfig) -> Iterator[Problem]:
+def _doubts(content: dict[str, Any], config: RecordsConfig) -> Iterator[Problem]:
     """What is legal for a model with this config.json, but surely unwanted."""
-    if content["model_type"] == "gemma" and config.fp16:
+    if content["model_type"] == "gemma" and config.fp16 and not isinstance(config, QuantizeConfig):
         msg = "Gemma's activations leave the range of float16, so fp16 training of it is fragile"
         yield Problem(("fp16",), msg, "Set bf16 to true in place of fp16.")
     longest = content.get("max_position_embeddings")
-    name = "max_length" if isinstance(config, FinetuneConfig) else "max_seq_len"
+    name = "max_length" if isinstance(config, SftConfig) else "max_seq_len"
     wanted = getattr(config, name)
     if isinstance(longest, int) and 0 < longest < wanted:
         msg = f"{name} {wanted} > max_position_embeddings {longest} of the model, "

@@ -9,22 +9,22 @@ import math
 from collections.abc import Iterator
 
 from trainer.config.problems import Problem
-from trainer.config.schema import RunConfig
+from trainer.config.schema import TrainingConfig
 
 
-def steps_per_epoch(config: RunConfig, examples: int, data_ways: int = 1) -> int:
+def steps_per_epoch(config: TrainingConfig, examples: int, data_ways: int = 1) -> int:
     """Optimizer steps of one epoch; micro-batches left at its end make a step of their own."""
     return math.ceil(_micro_batches(config, examples) / (config.gradient_accumulation_steps * data_ways))
 
 
-def _micro_batches(config: RunConfig, examples: int) -> int:
+def _micro_batches(config: TrainingConfig, examples: int) -> int:
     """Micro-batches of one epoch."""
     batch = config.per_device_train_batch_size
     return examples // batch if config.dataloader_drop_last else math.ceil(examples / batch)
 
 
 def check_steps(
-    config: RunConfig, examples: int, data_ways: int = 1
+    config: TrainingConfig, examples: int, data_ways: int = 1
 ) -> tuple[list[Problem], list[Problem], int]:
     """Problems, warnings and the number of optimizer steps of the whole training.
 
@@ -43,7 +43,7 @@ def check_steps(
     return [], [*warnings, *_warnings(config, total)], total
 
 
-def _idle(config: RunConfig, micro_batches: int, data_ways: int) -> Iterator[Problem]:
+def _idle(config: TrainingConfig, micro_batches: int, data_ways: int) -> Iterator[Problem]:
     if micro_batches < data_ways:
         batch = config.per_device_train_batch_size
         msg = f"the training data make {micro_batches} batches of {batch}, for {data_ways} devices with data"
@@ -52,7 +52,7 @@ def _idle(config: RunConfig, micro_batches: int, data_ways: int) -> Iterator[Pro
         yield Problem(("per_device_train_batch_size",), msg, hint)
 
 
-def _warnings(config: RunConfig, total: int) -> Iterator[Problem]:
+def _warnings(config: TrainingConfig, total: int) -> Iterator[Problem]:
     if config.warmup_steps >= total:
         msg = f"warmup_steps {config.warmup_steps} >= {total} optimizer steps in all: the rate never peaks"
         yield Problem(("warmup_steps",), msg, "Lower warmup_steps.")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.config.conftest import write_lines
-from trainer.config import FinetuneConfig, read_config
+from trainer.config import FinetuneConfig
 from trainer.config.preflight import Roots, check_job
 
 Config = Callable[..., FinetuneConfig]
@@ -164,14 +164,6 @@ def test_dropping_every_batch_is_refused(config: Config, roots: Roots) -> None:
     (problem,) = check_job(config(dataloader_drop_last=True, per_device_train_batch_size=21), roots).problems
     assert problem.loc == ("dataloader_drop_last",)
     assert "every batch is dropped" in problem.msg
-
-
-def test_a_task_that_is_not_available_is_not_checked_further(roots: Roots) -> None:
-    arguments = {"model_name_or_path": "m", "output_dir": "o", "do_ptq": True, "dataset_name_or_path": "d"}
-    config = read_config("quantize", arguments).config
-    assert config is not None
-    (problem,) = check_job(config, roots).problems
-    assert problem.msg == "task quantize is not available in this version"
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data is not beside this checkout")
