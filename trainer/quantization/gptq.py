@@ -105,26 +105,20 @@ def gptq_quantize(
         SingularHessianError: no damping helped, as with inputs that are not finite.
     """
     original = weight.astype("float64")
-    wanted = hessian.astype("float64")
+    wanted = hessian if hessian.dtype == paddle.float64 else hessian.astype("float64")
     diagonal = paddle.diagonal(wanted)
     dead = diagonal == 0
+    diagonal = paddle.where(dead, paddle.ones_like(diagonal), diagonal)
+    order = paddle.argsort(-diagonal, stable=True) if act_order else paddle.arange(len(diagonal))
+    factor, used = _inverse_factor(wanted, diagonal, order, damping)
     work = paddle.where(dead.unsqueeze(0), paddle.zeros_like(original), original)
-    damped = wanted + paddle.diag(dead.astype("float64"))
-
-    order = None
-    if act_order:
-        order = paddle.argsort(-paddle.diagonal(damped), stable=True)
-        work = paddle.index_select(work, order, axis=1)
-        damped = _permuted(damped, order)
-    factor, used = _inverse_factor(damped, damping)
+    work = paddle.index_select(work, order, axis=1)
     values, scales = _Rounding(work, factor, bits, group_size, half).run(block_size)
 
-    g_idx = None
-    if order is not None:
-        back = paddle.argsort(order)
-        values = paddle.index_select(values, back, axis=1)
-        if scales.shape[1] > 1:
-            g_idx = (back // group_size).astype("int32")
+    back = paddle.argsort(order)
+    values = paddle.index_select(values, back, axis=1)
+    is_grouped = act_order and scales.shape[1] > 1
+    g_idx = (back // group_size).astype("int32") if is_grouped else None
     integers = Integers(values.astype("int8"), scales, group_size, bits, g_idx)
 
     plain_scales = absmax_scales(original, bits, group_size)
@@ -195,35 +189,36 @@ class _Rounding:
         return half_scales(scales) if self._half else scales
 
 
-def _permuted(matrix: Tensor, order: Tensor) -> Tensor:
-    return paddle.index_select(paddle.index_select(matrix, order, axis=0), order, axis=1)
+def _inverse_factor(hessian: Tensor, diagonal: Tensor, order: Tensor, damping: float) -> tuple[Tensor, float]:
+    """U, upper triangular, with U^T U the inverse of the damped Hessian; and the damping that was used.
 
+    That is the inverse of V, upper triangular, with V V^T the Hessian: its Cholesky factor from the last
+    input to the first. So the inverse of the Hessian, which has fewer good digits, is never made. Besides the
+    given Hessian there are three matrices of its size at most.
 
-def _inverse_factor(hessian: Tensor, damping: float) -> tuple[Tensor, float]:
-    """U, upper triangular, with U^T U the inverse of the damped Hessian; and the damping that was used."""
-    mean = float(paddle.diagonal(hessian).mean())
-    identity = paddle.eye(hessian.shape[0], dtype="float64")
+    Args:
+        hessian: `[in, in]`, its inputs as they come.
+        diagonal: `[in]`, what its diagonal is taken for.
+        order: `[in]`, the inputs in the order of U.
+    """
+    backwards = paddle.flip(order, [0])
+    matrix = paddle.index_select(paddle.index_select(hessian, backwards, axis=0), backwards, axis=1)
+    diagonal = paddle.index_select(diagonal, backwards)
+    mean = float(diagonal.mean())
     while True:
-        factor = _factor(hessian + identity * (damping * mean), identity)
-        if factor is not None:
-            return factor, damping
+        lower = _cholesky(paddle.diagonal_scatter(matrix, diagonal + damping * mean))
+        if lower is not None:
+            break
         if damping >= _LARGEST_DAMPING:
             raise SingularHessianError(f"the Hessian cannot be inverted with a damping of {damping:g}")
         damping = min(max(damping * _DAMPING_GROWTH, _FIRST_RAISED_DAMPING), _LARGEST_DAMPING)
-
-
-def _factor(matrix: Tensor, identity: Tensor) -> Tensor | None:
-    """The factor of a matrix's inverse; None where the matrix is singular as far as float64 can tell."""
-    lower = _cholesky(matrix)
-    if lower is None:
-        return None
-    inverse_lower = paddle.linalg.triangular_solve(lower, identity, upper=False)
-    inverse = paddle.matmul(inverse_lower, inverse_lower, transpose_x=True)
-    lower = _cholesky(inverse)
-    return None if lower is None else lower.t().contiguous()
+    del matrix
+    lower = paddle.flip(lower, [0, 1])
+    return paddle.linalg.triangular_solve(lower, paddle.eye(len(diagonal), dtype="float64")), damping
 
 
 def _cholesky(matrix: Tensor) -> Tensor | None:
+    """The lower factor; None where the matrix is singular as far as float64 can tell."""
     try:
         lower = paddle.linalg.cholesky(matrix)
     except (OSError, RuntimeError, ValueError):  # whichever Paddle's kernels raise
