@@ -1,4 +1,4 @@
-"""What we quantize, transformers loads on CPU and computes the same.
+"""What we quantize, transformers loads on CPU and computes the same; what it saves then, we load.
 
 Needs an interpreter with the oracle extra (REGATTA_ORACLE_PYTHON) and compressed-tensors; for GPTQ's layout
 GPTQModel and optimum too.
@@ -16,7 +16,7 @@ import paddle
 import pytest
 
 from tests.trainer.quantization.quantized import SCHEMES, quantized, tiny
-from trainer import save_model
+from trainer import load_model, save_model
 from trainer.config.quantized_models import StoredAs
 from trainer.models import CausalLM
 from trainer.quantization.formats import Integers
@@ -31,6 +31,7 @@ import torch
 from transformers import AutoModelForCausalLM
 for folder in sys.argv[2:]:
     model, notes = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, dtype=torch.float32)
+    model.save_pretrained(folder + "-again")  # the first pass makes the weights floats
     with torch.no_grad():
         logits = model.eval()(torch.tensor([json.loads(sys.argv[1])])).logits
     strangers = [str(name) for kind in notes.values() for name in kind]
@@ -54,7 +55,7 @@ def environment() -> dict[str, str]:
 
 
 def compare(models: dict[Path, CausalLM]) -> None:
-    """Save the models, and compare the logits that transformers computes with ours."""
+    """Save the models; compare with ours the logits of transformers, and those of what it saves."""
     for folder, model in models.items():
         save_model(model, folder)
     command = [PYTHON, "-c", SCRIPT, json.dumps(IDS), *map(str, models)]
@@ -66,7 +67,9 @@ def compare(models: dict[Path, CausalLM]) -> None:
         assert theirs["strangers"] == []
         with paddle.no_grad():
             ours = model(paddle.to_tensor([IDS]))[0].numpy()
+            again = load_model(f"{folder}-again")(paddle.to_tensor([IDS]))[0].numpy()
         assert np.abs(ours - theirs["logits"]).max() <= 1e-3 * np.abs(ours).max(), folder.name
+        np.testing.assert_array_equal(again, ours, folder.name)
 
 
 def with_shuffled_groups(model: CausalLM) -> CausalLM:
