@@ -23,9 +23,9 @@ _SIZES: dict[str, dict[str, Any]] = {
 FAMILIES = tuple(_SIZES)
 
 
-def small(name: str, layers: int = 2) -> CausalLM:
+def small(name: str, layers: int = 2, **more: Any) -> CausalLM:
     """A model of a family whose norms and biases are not what fresh ones are, in float32."""
-    sizes = {"vocab_size": VOCABULARY, "num_hidden_layers": layers, **_SIZES[name]}
+    sizes = {"vocab_size": VOCABULARY, "num_hidden_layers": layers, **_SIZES[name], **more}
     model = new_model(family(name).config_class.from_dict(sizes))
     draws = np.random.default_rng(1)
     for name, parameter in model.named_parameters():

@@ -41,14 +41,18 @@ def test_factors_leave_logits_unchanged_also_with_shared_value_heads(family: str
     assert relative(states_of(model, given[0]), before) < TOLERANCE
 
 
-def test_shifts_leave_logits_unchanged() -> None:
-    model, given = small("bloom"), batches(1)
+@pytest.mark.parametrize(("family", "more"), [("bloom", {}), ("gemma", {"attention_bias": True})])
+def test_shifts_leave_logits_unchanged_where_there_are_biases(family: str, more: dict[str, bool]) -> None:
+    model, given = small(family, **more), batches(1)
     before, draws = states_of(model, given[0]), np.random.default_rng(3)
+    shifted = 0
     for block in Walk(model, given):
         for group in input_groups(model, block):
             if not group.shift_reason:
                 assert group.source is not None
                 group.subtract(draws.normal(0, 0.5, group.source.channels))
+                shifted += 1
+    assert shifted == {"gemma": 2, "bloom": 6}[family]
     assert relative(states_of(model, given[0]), before) < TOLERANCE
 
 
