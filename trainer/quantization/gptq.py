@@ -132,7 +132,7 @@ def gptq_quantize(
 
 
 def weighted_square(difference: Tensor, hessian: Tensor, power: float = 1.0) -> float:
-    """tr(D H D^T), twice the mean over inputs of the squared outputs of `D [out, in]`, relative to `power`."""
+    """tr(D H D^T), twice the mean over inputs of squared outputs of `D [out, in]`, relative to `power`."""
     total = float((paddle.matmul(difference, hessian) * difference).sum())
     return total / power if power > 0 else 0.0
 
