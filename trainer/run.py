@@ -103,6 +103,10 @@ def _runner(task: str) -> Callable[[Any, EventWriter, Callable[[], bool]], dict[
         from trainer.loop.merge import merge
 
         return merge
+    if task == "export":
+        from trainer.loop.export import export
+
+        return export
     raise ConfigError(f"task {task} is not available in this version")
 
 

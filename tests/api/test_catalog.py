@@ -50,7 +50,7 @@ def test_the_schema_of_a_task_knows_its_arguments(refusing_client: httpx.Client)
     assert {"learning_rate", "model_name_or_path", "save_steps"} <= schema["properties"].keys()
 
 
-@pytest.mark.parametrize("task", ["export", "finetun", "..%2f"])
+@pytest.mark.parametrize("task", ["finetun", "..%2f"])
 def test_a_task_without_a_schema_is_a_404(refusing_client: httpx.Client, task: str) -> None:
     answer = refusing_client.get(f"/schemas/{task}")
     assert answer.status_code == 404

@@ -210,7 +210,6 @@ def test_all_problems_are_told_at_once(refusing_client: httpx.Client, config: di
         ({"prioritty": None}, ("body", "prioritty"), "Did you mean 'priority'?"),
         ({"webhook": {}}, ("body", "webhook"), "not available in this version"),
         ({"task": "sft"}, ("body", "task"), "Did you mean finetune?"),
-        ({"task": "export"}, ("body", "task"), "not available in this version"),
         ({"task": 7}, ("body", "task"), "got 7, expected text"),
         ({"task": None}, ("body", "task"), "is missing"),
         ({"config": []}, ("body", "config"), "got [], expected an object"),

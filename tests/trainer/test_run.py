@@ -163,13 +163,11 @@ def test_what_has_become_a_link_out_of_the_roots_since_the_job_was_sent_is_not_r
     assert (code, error["problems"][0]["loc"]) == (2, ["model_name_or_path"])
 
 
-def test_a_task_that_is_not_available_is_the_only_problem_that_is_told(
-    tmp_path: Path, run_main: RunMain
-) -> None:
-    (tmp_path / "export.json").write_text('{"learing_rate": 1}')
-    assert main(["export", str(tmp_path / "export.json")]) == 2
+def test_a_task_that_is_not_known_is_the_only_problem_that_is_told(tmp_path: Path, run_main: RunMain) -> None:
+    (tmp_path / "tune.json").write_text('{"learing_rate": 1}')
+    assert main(["fintune", str(tmp_path / "tune.json")]) == 2
     (problem,) = read_events(tmp_path / "events.jsonl")[-1]["problems"]
-    assert problem["msg"] == "task export is not available in this version"
+    assert problem["hint"] == "Did you mean finetune?"
 
 
 def test_a_config_that_is_not_there_exits_2(tmp_path: Path, run_main: RunMain) -> None:

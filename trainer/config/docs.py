@@ -12,6 +12,7 @@ from trainer.config.fields.base import FieldGroup
 from trainer.config.fields.checkpoint import CheckpointFields
 from trainer.config.fields.data import DataFields, GenerationFields, PreferenceDataFields, SftDataFields
 from trainer.config.fields.evaluation import EvaluationFields
+from trainer.config.fields.export import ExportFields
 from trainer.config.fields.kernels import KernelFields
 from trainer.config.fields.logging import LoggingFields
 from trainer.config.fields.loop import LoopFields
@@ -45,7 +46,7 @@ SECTIONS: tuple[tuple[str, tuple[type[FieldGroup], ...]], ...] = (
     ("Parameter-efficient tuning", (LoraFields, PreferenceLoraFields, AdapterFields, ReftFields)),
     ("Preference training", (DpoFields, KtoFields, ReferenceFields)),
     ("Quantization", (QuantizationFields,)),
-    ("Merging", (MergeFields,)),
+    ("Merging and exporting", (MergeFields, ExportFields)),
 )
 
 INTRODUCTION = """# The argument file
@@ -159,6 +160,14 @@ inputs of all layers. With `lora` and `lora_path` the adapter is merged first. T
 with `quantization_report.json`: the error of every layer, what was skipped and why, and with `do_eval` the
 metrics before and after. The job's metrics have `eval_ppl_before`, `eval_ppl`, `bytes_before`, `bytes_after`,
 `worst_layer_error` and `quantized_layers`.
+
+## Export
+
+Task export writes `model.json` and `model.pdiparams`, a static graph in float32 that `paddle.jit.load` and
+Paddle's inference library read: `input_ids`, int64 [batch, sequence] of any size and without padding, to
+logits, float32 [batch, sequence, vocabulary]. Weights of a quantized model are float32 again, and inputs of
+its layers are not rounded. The graph is loaded and run before the job succeeds; the metric `max_difference`
+is how far its logits are from the model's, relative to the largest one, at most 1e-4. Merge an adapter first.
 
 ## Several devices
 

@@ -9,6 +9,7 @@ from trainer.config.fields.base import FieldGroup
 from trainer.config.fields.checkpoint import CheckpointFields
 from trainer.config.fields.data import DataFields, GenerationFields, PreferenceDataFields, SftDataFields
 from trainer.config.fields.evaluation import EvaluationFields
+from trainer.config.fields.export import ExportFields
 from trainer.config.fields.kernels import KernelFields
 from trainer.config.fields.logging import LoggingFields
 from trainer.config.fields.loop import LoopFields
@@ -137,7 +138,21 @@ class MergeConfig(MergeFields, TaskConfig):
     task = "merge"
 
 
+class ExportConfig(ExportFields, TaskConfig):
+    """A model becomes a static graph for Paddle's inference library."""
+
+    task = "export"
+
+
 CONFIGS: dict[str, type[TaskConfig]] = {
     config.task: config
-    for config in (FinetuneConfig, DpoConfig, KtoConfig, QuantizeConfig, MergeConfig, EvaluateConfig)
+    for config in (
+        FinetuneConfig,
+        DpoConfig,
+        KtoConfig,
+        QuantizeConfig,
+        MergeConfig,
+        ExportConfig,
+        EvaluateConfig,
+    )
 }

@@ -5,7 +5,7 @@ import difflib
 from trainer.config.problems import Problem
 
 TASKS: tuple[str, ...] = ("finetune", "dpo", "kto", "quantize", "merge", "export", "evaluate")
-AVAILABLE_TASKS: tuple[str, ...] = ("finetune", "dpo", "kto", "quantize", "merge", "evaluate")
+AVAILABLE_TASKS: tuple[str, ...] = ("finetune", "dpo", "kto", "quantize", "merge", "export", "evaluate")
 
 #: The tasks whose data are records, which can be shown before they run.
 TASKS_WITH_RECORDS: tuple[str, ...] = ("finetune", "evaluate", "dpo", "kto")

@@ -101,6 +101,8 @@ def test_writing_out_every_default_changes_nothing(task: str) -> None:
         del needed["do_train"]
     if task == "merge":
         needed = {"lora_path": "a", "output_dir": "o"}
+    if task == "export":
+        needed = {"model_name_or_path": "m", "output_dir": "o"}
     defaults = {
         name: field.get_default(call_default_factory=True)
         for name, field in CONFIGS[task].model_fields.items()

@@ -335,9 +335,8 @@ def test_a_whole_job_in_place_of_its_arguments_is_one_problem(read: Read) -> Non
     assert problem.hint == "Give what is inside config."
 
 
-def test_an_unknown_task_and_one_without_arguments_are_problems() -> None:
+def test_an_unknown_task_is_a_problem() -> None:
     assert only(read_config("fintune", {}).problems).hint == "Did you mean finetune?"
-    assert only(read_config("export", {}).problems).loc == ("task",)
 
 
 def test_a_config_cannot_be_changed(read: Read) -> None:

@@ -9,6 +9,7 @@ from trainer.config.data_files import PREFERENCE_FILES
 from trainer.config.preflight.adapter import adapter_changes, check_adapter
 from trainer.config.preflight.chat_template import check_chat_template
 from trainer.config.preflight.data import check_data
+from trainer.config.preflight.export import check_export
 from trainer.config.preflight.hub import Part, shape_by_name
 from trainer.config.preflight.merge import check_merge
 from trainer.config.preflight.model import (
@@ -24,7 +25,15 @@ from trainer.config.preflight.preference_data import check_preference_data
 from trainer.config.preflight.steps import check_steps
 from trainer.config.problems import Problem
 from trainer.config.reading import Reading
-from trainer.config.schema import DpoConfig, KtoConfig, MergeConfig, RecordsConfig, SftConfig, TaskConfig
+from trainer.config.schema import (
+    DpoConfig,
+    ExportConfig,
+    KtoConfig,
+    MergeConfig,
+    RecordsConfig,
+    SftConfig,
+    TaskConfig,
+)
 from trainer.config.splitting import misfits
 from trainer.config.tasks import task_problem
 from trainer.config.topology import Topology, misfit, sharing_with_nobody
@@ -60,6 +69,8 @@ def check_job(
         checked = _Check(config, roots, base, Topology.of(config, world_size)).run()
     elif isinstance(config, MergeConfig):
         checked = check_merge(config, roots, base)
+    elif isinstance(config, ExportConfig):
+        checked = check_export(config, roots, base)
     else:
         problem = task_problem(config.task)
         checked = Checked(config, (problem,) if problem else ())

@@ -17,7 +17,7 @@ from trainer.config.preflight.quantized import quantized_problems
 from trainer.config.preflight.weights import Weights, read_weights
 from trainer.config.problems import Problem
 from trainer.config.quantized_models import QUANTIZATION
-from trainer.config.schema import QuantizeConfig, RecordsConfig, SftConfig
+from trainer.config.schema import ExportConfig, QuantizeConfig, RecordsConfig, SftConfig
 from trainer.config.splitting import Shape, misfits
 from trainer.config.topology import ONE_PROCESS, Topology
 from trainer.config.values import show
@@ -51,7 +51,10 @@ VOCABULARY = ("vocab_size",)
 
 
 def check_model(
-    folder: Path, finder: Finder, config: RecordsConfig | None, topology: Topology = ONE_PROCESS
+    folder: Path,
+    finder: Finder,
+    config: RecordsConfig | ExportConfig | None,
+    topology: Topology = ONE_PROCESS,
 ) -> tuple[list[Problem], list[Problem], dict[str, Any]]:
     """Problems, warnings and statistics (`model_type`, `tensors`, `bytes`) of a model folder.
 
@@ -66,11 +69,12 @@ def check_model(
         check_if_there(folder, MODEL_SIDE_FILES, finder)
         content = json_object(plain_file(folder, CONFIG_FILE, finder))
         statistics["model_type"] = _model_type(content)
-        warnings += _doubts(content, config) if config else ()
+        if isinstance(config, RecordsConfig):
+            warnings += _doubts(content, config)
         if isinstance(config, QuantizeConfig) and QUANTIZATION in content:
             msg = f"{folder} is quantized already, expected a model with floating-point weights"
             problems.append(Problem((MODEL,), msg, "Name the model that it was made of."))
-        else:
+        elif not isinstance(config, ExportConfig):
             problems += quantized_problems(content, config, topology)
         if shape := Shape.of(content):
             problems += misfits(shape, topology)

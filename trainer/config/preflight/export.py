@@ -1,0 +1,25 @@
+"""The check of task export: the model, and where the graph goes."""
+
+from pathlib import Path
+
+from trainer.config.adapters import is_adapter
+from trainer.config.preflight.hub import Part
+from trainer.config.preflight.model import MODEL, check_model, check_tokenizer
+from trainer.config.preflight.paths import Roots
+from trainer.config.preflight.places import Checked, Places
+from trainer.config.problems import Problem
+from trainer.config.schema import ExportConfig
+
+
+def check_export(config: ExportConfig, roots: Roots | None, base: Path | None) -> Checked:
+    """Check everything that `config` refers to; see `check_job`."""
+    check = Places(config, roots, base)
+    folder, inside = check.hub_folder(check.models, MODEL, config.model_name_or_path, Part.MODEL)
+    if folder and is_adapter(folder):
+        msg = f"{folder} is an adapter, expected a whole model"
+        check.problems.append(Problem((MODEL,), msg, "Merge it first, with task merge."))
+    elif folder:
+        problems, _, check.statistics["model"] = check_model(folder, inside, config)
+        check.problems += [*problems, *check_tokenizer(folder, inside)]
+    check.output()
+    return check.checked()
