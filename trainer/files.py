@@ -1,5 +1,6 @@
-"""Files that are either whole or not there."""
+"""Files that are either whole or not there, and folders that one process has for itself."""
 
+import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +20,23 @@ def write_json_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     with atomic_file(path) as file:
         for record in records:
             file.write((json.dumps(record, ensure_ascii=False) + "\n").encode())
+
+
+@contextmanager
+def held_folder(folder: Path) -> Iterator[None]:
+    """Inside, no other process that asks for it has this folder, which is made. Its end lets it go.
+
+    Raises:
+        BlockingIOError: another process has it.
+        OSError: it cannot be made.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,10 @@ from trainer.config import AVAILABLE_TASKS, TaskConfig, load_config, task_proble
 from trainer.config.data_files import FIELD, PREFERENCE_FILES
 from trainer.config.preflight import Checked, Roots, check_job, path_problems
 from trainer.config.preflight.hub import cache_folder
-from trainer.config.problems import ConfigError, DataError, RegattaError
+from trainer.config.problems import ConfigError, DataError, Problem, RegattaError
 from trainer.events import EventWriter
 from trainer.failures import describe
+from trainer.files import held_folder
 from trainer.hub import with_fetched_models
 from trainer.launcher.gang import Gang, add_gang_options, gang_of
 from trainer.launcher.run import run_gang
@@ -51,15 +52,38 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = arguments.task, arguments.config, arguments.set
         config = read_arguments(*words, spoken, lambda config: gang_of(arguments, config, os.environ).world)
         gang = gang_of(arguments, config, os.environ)
-        if gang.world > 1:
-            return run_gang(gang, arguments, config, events, should_stop)
-        _show_devices(gang)
-        configure_cpu()
-        import_paddle(should_stop)
-        run_task(arguments.task, config, events, should_stop)
+        with _output_folder(config) if arguments.rank == 0 else contextlib.nullcontext():
+            if gang.world > 1:
+                return run_gang(gang, arguments, config, events, should_stop)
+            _show_devices(gang)
+            configure_cpu()
+            import_paddle(should_stop)
+            run_task(arguments.task, config, events, should_stop)
     except BaseException as error:
         return report_failure(error, events)
     return 0
+
+
+@contextlib.contextmanager
+def _output_folder(config: TaskConfig) -> Iterator[None]:
+    """Inside, the run has its output_dir to itself; over several hosts the first one asks for all.
+
+    Raises:
+        ConfigError: another run has it, or it cannot be made.
+    """
+    folder = Path(config.resolved()["output_dir"])
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(held_folder(folder))
+        except BlockingIOError:
+            msg = f"{folder} is in use by another run"
+            hint = "Wait for its end, or name another folder."
+            raise ConfigError(Problem(("output_dir",), msg, hint)) from None
+        except OSError as error:
+            msg = f"{folder} cannot be made or opened ({error.strerror})"
+            hint = "Name a folder that you may write to."
+            raise ConfigError(Problem(("output_dir",), msg, hint)) from error
+        yield
 
 
 def run_task(

@@ -113,7 +113,10 @@ def logs(
     job: JobId,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
     tail: Annotated[int | None, typer.Option(min=1, max=10_000, help="Only the last N lines.")] = None,
-    rank: Annotated[int | None, typer.Option(min=0, help="Only this rank's lines.")] = None,
+    rank: Annotated[int, typer.Option(min=0, help="The process of the job whose lines are printed.")] = 0,
+    all_ranks: Annotated[
+        bool, typer.Option("--all-ranks", help="Those of every process, each with its rank in front.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Print what a job's processes wrote."""
@@ -122,8 +125,10 @@ def logs(
     from cli.output import print_json_line
 
     with Client() as client:
-        for line in read_lines(client, job, follow=follow, tail=tail, rank=rank):
-            print_json_line(line) if as_json else print(line["line"], flush=follow)
+        wanted = None if all_ranks else rank
+        for line in read_lines(client, job, follow=follow, tail=tail, rank=wanted):
+            text = f"[{line['rank']}] {line['line']}" if all_ranks else line["line"]
+            print_json_line(line) if as_json else print(text, flush=follow)
 
 
 def wait(

@@ -15,6 +15,7 @@ import pytest
 from tests.training import Recorder, read_events, tensors_of, write_records
 from trainer.checkpoint.find import checkpoint_damage
 from trainer.config.preflight import Roots
+from trainer.files import held_folder
 from trainer.run import main, report_failure
 
 TIMEOUT = 90
@@ -131,6 +132,20 @@ def test_a_bad_config_exits_2_and_names_every_problem(run_main: RunMain) -> None
     assert (code, error["type"], error["kind"]) == (2, "error", "config")
     assert {problem["loc"][0] for problem in error["problems"]} == {"learning_rate", "learing_rate"}
     assert "(1 more problem)" in error["msg"]
+
+
+def test_a_folder_that_another_run_has_is_not_shared(run_main: RunMain, tmp_path: Path) -> None:
+    with held_folder(tmp_path / "out"):
+        code, error = run_main(output_dir=str(tmp_path / "out"))
+    assert code == 2
+    assert error["msg"].startswith(f"output_dir: {tmp_path / 'out'} is in use by another run")
+
+
+def test_a_folder_that_cannot_be_made_is_a_bad_config(run_main: RunMain, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    code, error = run_main(output_dir=str(tmp_path / "file" / "out"))
+    assert (code, error["kind"]) == (2, "config")
+    assert error["problems"][0]["loc"] == ["output_dir"]
 
 
 def test_a_missing_model_is_a_bad_config(run_main: RunMain, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from trainer.config import FinetuneConfig
 from trainer.config.adapters import LoraSettings, is_adapter, read_adapter_settings
 from trainer.config.preflight.hub import name_of_cached
 from trainer.config.problems import ConfigError, Problem
-from trainer.models.directory import Place, load_model
+from trainer.models.directory import Place, load_model, read_config
 from trainer.models.placement import WHOLE
 from trainer.peft.lora.adapter import LoraAdapter, adapted_path, add_lora, load_lora, target_paths
 from trainer.peft.prefix.adapter import add_prefix, load_prefix
@@ -43,7 +43,10 @@ def starting_model(
         _check_kind(config, start.path)
     prefix = _prefix_arguments(config)
     if not config.lora and prefix is None:
-        path = start.path if start else Path(config.model_name_or_path)
+        path = Path(config.model_name_or_path)
+        if start is not None:
+            _check_sizes(start.path, path)
+            path = start.path
         return load_model(path, options=model_options(config), place=place)
     model = load_model(Path(config.model_name_or_path), options=model_options(config), place=place)
     base = name_of_cached(Path(config.model_name_or_path)) or config.model_name_or_path
@@ -130,6 +133,19 @@ def _check_kind(config: RunConfig, checkpoint: Path) -> None:
     found = read_adapter_settings(checkpoint).kind if is_adapter(checkpoint) else "whole model"
     if found != wanted:
         raise _other_kind("resume_from_checkpoint", checkpoint, found, wanted)
+
+
+def _check_sizes(checkpoint: Path, model: Path) -> None:
+    """A checkpoint goes on as the model that the arguments name, not as another one."""
+    here, there = (asdict(read_config(folder)) for folder in (checkpoint, model))
+    sizes = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+    differences = [
+        f"{name} {here[name]} there, {there[name]} here" for name in sizes if here[name] != there[name]
+    ]
+    if differences:
+        msg = f"{checkpoint} is of another model than {model}: {'; '.join(differences)}"
+        hint = "Name the model that the checkpoint was trained from, or another output_dir."
+        raise ConfigError(Problem(("model_name_or_path",), msg, hint))
 
 
 def _check_shape(found: LoraSettings, wanted: LoraSettings, path: Path) -> None:

@@ -22,8 +22,6 @@ log = logging.getLogger(__name__)
 #: Arguments that decide how a run goes on; a resumed run warns when they are not the checkpoint's.
 COMPARED = (
     "model_name_or_path",
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
     "dataloader_drop_last",
     "num_train_epochs",
     "max_steps",
@@ -108,10 +106,15 @@ def load_state(checkpoint: Checkpoint) -> TrainState:
         ) from error
 
 
-def run_settings(config: RunConfig, data_fingerprint: str) -> dict[str, Any]:
-    """The settings that a checkpoint records, to be compared when it is resumed."""
+def run_settings(config: RunConfig, data_fingerprint: str, data_ways: int = 1) -> dict[str, Any]:
+    """The settings that a checkpoint records, to be compared when it is resumed.
+
+    How the rows of a step are dealt out, to `data_ways` processes and micro-batches, changes nothing.
+    """
     known = dict.fromkeys(name for name in COMPARED if name in type(config).model_fields)
-    return {name: getattr(config, name) for name in known} | {"training data": data_fingerprint}
+    rows = config.per_device_train_batch_size * config.gradient_accumulation_steps * data_ways
+    counted = {"rows in a step": rows, "training data": data_fingerprint}
+    return {name: getattr(config, name) for name in known} | counted
 
 
 def changed_settings(before: dict[str, Any], now: dict[str, Any]) -> Problem | None:

@@ -142,7 +142,7 @@ def prepare_run(
     model = engine.model
     update = make_updater(model, config, mixing, layout, tied=tied_parameters(engine))
     begin_training(engine, update)
-    settings = run_settings(config, train.fingerprint())
+    settings = run_settings(config, train.fingerprint(), layout.topology.data_ways)
     state = TrainState()
     if start is not None:
         state = load_state(start)

@@ -52,9 +52,7 @@ def load_model(
         ValueError: the dtype is none of the three.
     """
     directory = Path(directory)
-    raw = _read_json(directory / CONFIG_FILE)
-    if raw is None:
-        raise DataError(_problem(directory / CONFIG_FILE, "is not there"))
+    raw = _raw_config(directory)
     kind = family(str(raw.get("model_type")))
     quantization = raw.get(QUANTIZATION)
     options = options or {}
@@ -69,6 +67,16 @@ def load_model(
     model.generation_config = _read_json(directory / GENERATION_FILE)
     model.eval()
     return model
+
+
+def read_config(directory: Path) -> ModelConfig:
+    """The configuration of the model in a directory.
+
+    Raises:
+        DataError: there is none, or it cannot be used.
+    """
+    raw = _raw_config(directory)
+    return family(str(raw.get("model_type"))).config_class.from_dict(raw)
 
 
 def new_model(
@@ -115,6 +123,13 @@ def _built(config: ModelConfig, placement: Placement) -> CausalLM:
     ):
         raise ConfigError(problem)
     return kind.model_class(config, placement)
+
+
+def _raw_config(directory: Path) -> dict[str, Any]:
+    raw = _read_json(directory / CONFIG_FILE)
+    if raw is None:
+        raise DataError(_problem(directory / CONFIG_FILE, "is not there"))
+    return raw
 
 
 @contextmanager

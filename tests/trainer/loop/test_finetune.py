@@ -14,6 +14,7 @@ from tests.training import PAIRS, Recorder, tensors_of, write_records
 from trainer.config import ConfigError, DataError, FinetuneConfig
 from trainer.loop.step import NonFiniteLossError
 from trainer.run import run_task
+from trainer.tools.tiny_model import build_tiny_model
 
 MakeConfig = Callable[..., FinetuneConfig]
 
@@ -349,6 +350,30 @@ def test_a_named_checkpoint_that_is_not_whole_is_refused(make_config: MakeConfig
         run(make_config(resume_from_checkpoint=str(tmp_path / "checkpoint-5")))
 
 
+def test_a_run_that_goes_on_with_other_steps_is_warned_of_their_rows(make_config: MakeConfig) -> None:
+    config = make_config(max_steps=2)
+    run(config)
+    batch, accumulation = config.per_device_train_batch_size, config.gradient_accumulation_steps
+    _, other = run(make_config(max_steps=3, gradient_accumulation_steps=3 * accumulation))
+    before, now = batch * accumulation, 3 * batch * accumulation
+    assert any(
+        f"rows in a step ({before} before, {now} now)" in event["msg"] for event in other.of("warning")
+    )
+
+
+def test_rows_dealt_out_otherwise_are_the_same_steps(make_config: MakeConfig) -> None:
+    run(make_config(max_steps=2, per_device_train_batch_size=4, gradient_accumulation_steps=1))
+    _, other = run(make_config(max_steps=2, per_device_train_batch_size=1, gradient_accumulation_steps=4))
+    assert not any("other settings" in event["msg"] for event in other.of("warning"))
+
+
+def test_a_checkpoint_of_another_model_is_refused(make_config: MakeConfig, tmp_path: Path) -> None:
+    run(make_config(max_steps=1))
+    deeper = build_tiny_model("gemma", tmp_path / "deeper", num_hidden_layers=3)
+    with pytest.raises(ConfigError, match=r"of another model than .*: .*num_hidden_layers 2 there, 3 here"):
+        run(make_config(model_name_or_path=str(deeper), max_steps=2))
+
+
 def test_overwrite_output_dir_starts_over(make_config: MakeConfig) -> None:
     run(make_config(save_steps=2))
     config = make_config(overwrite_output_dir=True, max_steps=3, save_steps=2)
@@ -421,7 +446,7 @@ def test_conversations_are_trained(make_config: MakeConfig, tmp_path: Path) -> N
 
 def test_a_task_that_does_not_exist_is_refused(make_config: MakeConfig) -> None:
     with pytest.raises(ConfigError, match="not available"):
-        run_task("export", make_config(), Recorder().writer, never)
+        run_task("distill", make_config(), Recorder().writer, never)
 
 
 # Fused matrices
