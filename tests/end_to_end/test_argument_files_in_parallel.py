@@ -46,7 +46,13 @@ def service(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 def models(root: Path) -> dict[str, Path]:
     """A small random model of each family, with as many heads as the widest file splits."""
     sizes: dict[str, Any] = {"vocab_size": 512, "num_hidden_layers": 2, "num_attention_heads": 8}
-    gemma = {"hidden_size": 32, "intermediate_size": 64, "head_dim": 8, "num_key_value_heads": 1}
+    bloom: dict[str, Any] = {"hidden_size": 64}
+    gemma: dict[str, Any] = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "head_dim": 8,
+        "num_key_value_heads": 1,
+    }
     return {
         "gemma": build_tiny_model("gemma", root / "eight-heads-gemma", **sizes, **gemma),
         "bloom": build_tiny_model("bloom", root / "eight-heads-bloom", **sizes, hidden_size=64),
