@@ -55,7 +55,7 @@ def models(root: Path) -> dict[str, Path]:
     }
     return {
         "gemma": build_tiny_model("gemma", root / "eight-heads-gemma", **sizes, **gemma),
-        "bloom": build_tiny_model("bloom", root / "eight-heads-bloom", **sizes, hidden_size=64),
+        "bloom": build_tiny_model("bloom", root / "eight-heads-bloom", **sizes, **bloom),
     }
 
 
