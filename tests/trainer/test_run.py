@@ -114,10 +114,10 @@ def run_main(
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     monkeypatch.setenv("REGATTA_EVENTS", str(tmp_path / "events.jsonl"))
 
-    def run(**changes: Any) -> tuple[int, dict[str, Any]]:
+    def run(*words: str, **changes: Any) -> tuple[int, dict[str, Any]]:
         path = tmp_path / "config.json"
         path.write_text(json.dumps({**arguments, **changes}))
-        return main(["finetune", str(path)]), read_events(tmp_path / "events.jsonl")[-1]
+        return main(["finetune", str(path), *words]), read_events(tmp_path / "events.jsonl")[-1]
 
     yield run
     for number, handler in handlers.items():
@@ -146,6 +146,15 @@ def test_a_folder_that_cannot_be_made_is_a_bad_config(run_main: RunMain, tmp_pat
     code, error = run_main(output_dir=str(tmp_path / "file" / "out"))
     assert (code, error["kind"]) == (2, "config")
     assert error["problems"][0]["loc"] == ["output_dir"]
+
+
+def test_a_folder_for_logs_that_cannot_be_made_is_told_before_processes_start(
+    run_main: RunMain, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    code, error = run_main("--nproc", "2", "--logs", str(tmp_path / "file" / "logs"))
+    assert (code, error["kind"]) == (2, "config")
+    assert error["problems"][0]["loc"] == ["logs"]
 
 
 def test_a_missing_model_is_a_bad_config(run_main: RunMain, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainer.config import TaskConfig
-from trainer.config.problems import Problem
+from trainer.config.problems import ConfigError, Problem
 from trainer.events import EventWriter
 from trainer.launcher.gang import Gang
 from trainer.launcher.records import Records
@@ -39,7 +39,11 @@ def run_gang(
         The exit code; see `trainer.run`.
     """
     folder = (arguments.logs or Path(getattr(config, "output_dir", ".")) / "logs").absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"{folder}, for the logs of the processes, cannot be made ({error.strerror})"
+        raise ConfigError(Problem(("logs",), msg, "Name a folder that you may write to.")) from error
     (folder / "config.json").write_text(json.dumps(config.resolved(), indent=1), encoding="utf-8")
     hosts = f" on each of {gang.nnodes} hosts" if gang.nnodes > 1 else ""
     log.info("starting %d processes%s; their logs: %s", gang.nproc, hosts, folder)

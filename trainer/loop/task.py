@@ -79,9 +79,10 @@ def run_training(
     if config.recompute:
         recompute_activations(model, config.recompute_granularity)
     all_parameters, trainable = count_parameters(layout, model)
+    share = f"; {trainable} of them are trained ({100 * trainable / all_parameters:.3g} %)"
     log.info(
-        "%s, %.4g million parameters, on %s; %d of them are trained (%.3g %%)",
-        *(model.config.model_type, all_parameters / 1e6, device, trainable, 100 * trainable / all_parameters),
+        "%s, %.4g million parameters, on %s%s",
+        *(model.config.model_type, all_parameters / 1e6, device, share if material.train is not None else ""),
     )
     mixing = make_precision(precision, config)
     engine = make_engine(model, layout, mixing.autocast)

@@ -69,7 +69,9 @@ class PreferenceDataFields(FieldGroup):
     train_dataset_path: PathText = setting("./data/train.jsonl", "Training records (JSON lines).")
     dev_dataset_path: PathText = setting("./data/dev.jsonl", "Evaluation records (JSON lines).")
     max_seq_len: Whole = setting(4096, "Most tokens of prompt and responses together.", ge=2)
-    max_prompt_len: Whole = setting(2048, "Most tokens of a prompt that had to be cut.", ge=1)
+    max_prompt_len: Whole = setting(
+        2048, "Most tokens of a prompt that had to be cut; below max_seq_len.", ge=1
+    )
     chat_template: Text | None = setting(
         None,
         "Chat template: a file or folder (chat_template.json of PaddleNLP, chat_template.jinja or"
