@@ -1,4 +1,9 @@
-"""What the quantize task costs a model that has learnt something: its perplexity on the dev data."""
+"""What the quantize task costs a model that has learnt something: its perplexity on the dev data.
+
+The dev data are what the model was taught and the same facts asked in other words. On the latter alone, 16
+records, a change of the weights lowers the perplexity about as often as it raises it, by some tenths of a
+percent, and methods cannot be told apart.
+"""
 
 import json
 from collections.abc import Callable
@@ -17,7 +22,7 @@ from trainer.tools.tiny_model import build_tiny_model
 
 Quantize = Callable[..., dict[str, Any]]
 
-DATA = Path(__file__).parents[3] / "cli" / "demo" / "data"
+DEMO = Path(__file__).parents[3] / "cli" / "demo" / "data"
 LENGTHS = {"src_length": 48, "max_length": 64}
 #: All layers have 128 inputs or a multiple of it.
 SIZES: dict[str, dict[str, Any]] = {
@@ -47,6 +52,7 @@ class Trained:
 
     family: str
     path: Path
+    data: Path
     vocabulary: int
     perplexity: float
 
@@ -61,10 +67,15 @@ def run(task: str, arguments: dict[str, Any]) -> dict[str, Any]:
 def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     family = request.param
     folder = tmp_path_factory.mktemp(family)
+    data = folder / "data"
+    data.mkdir()
+    taught, asked_otherwise = ((DEMO / name).read_text() for name in ("train.json", "dev.json"))
+    (data / "train.json").write_text(taught)
+    (data / "dev.json").write_text(taught + asked_otherwise)
     fresh = build_tiny_model(family, folder / "fresh", **SIZES[family])
     arguments = {
         "model_name_or_path": str(fresh),
-        "dataset_name_or_path": str(DATA),
+        "dataset_name_or_path": str(data),
         "output_dir": str(folder / "trained"),
         "do_train": True,
         "do_eval": True,
@@ -78,7 +89,8 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     }
     result = run("finetune", arguments | LENGTHS)
     config = json.loads((Path(result["path"]) / "config.json").read_text())
-    return Trained(family, Path(result["path"]), config["vocab_size"], result["metrics"]["eval_ppl"])
+    perplexity = result["metrics"]["eval_ppl"]
+    return Trained(family, Path(result["path"]), data, config["vocab_size"], perplexity)
 
 
 @pytest.fixture
@@ -88,7 +100,7 @@ def quantize(trained: Trained, tmp_path: Path) -> Quantize:
     def do(arguments: dict[str, Any], model: Path = trained.path) -> dict[str, Any]:
         needed = {
             "model_name_or_path": str(model),
-            "dataset_name_or_path": str(DATA),
+            "dataset_name_or_path": str(trained.data),
             "output_dir": str(tmp_path / "quantized"),
             "do_eval": True,
             "per_device_train_batch_size": 8,
