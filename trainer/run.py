@@ -37,6 +37,9 @@ from trainer.ops.host import configure_cpu
 
 log = logging.getLogger(__name__)
 
+#: Tasks whose result is not there in parts.
+_WHOLE_OR_NOTHING = ("quantize", "merge", "export")
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one task as the command line says; returns the exit code."""
@@ -105,8 +108,14 @@ def run_task(
     """
     result = _runner(task)(config, events, should_stop)
     events.write("result", **result)
-    log.info("%s: %s", "stopped, and saved" if result["stopped"] else "done", result["path"])
+    log.info("%s: %s", _ending(task, stopped=result["stopped"]), result["path"])
     return result
+
+
+def _ending(task: str, *, stopped: bool) -> str:
+    if not stopped:
+        return "done"
+    return "stopped, and nothing is kept" if task in _WHOLE_OR_NOTHING else "stopped, and saved"
 
 
 def _runner(task: str) -> Callable[[Any, EventWriter, Callable[[], bool]], dict[str, Any]]:

@@ -30,7 +30,8 @@ def test_what_the_command_line_gave_has_the_name_of_its_option(monkeypatch: pyte
 def test_a_problem_says_what_the_setting_is() -> None:
     with pytest.raises(CliError) as refusal:
         read_settings({"devices": "tpu:1"})
-    assert refusal.value.problems[0]["hint"] == "Devices of this host: cpu:N (N processes), gpu:N, gpu (all found)."
+    hint = "Devices of this host: cpu:N (N processes), gpu:N, gpu (all found)."
+    assert refusal.value.problems[0]["hint"] == hint
 
 
 @pytest.mark.parametrize("name", ["DATABASE_URL", "BROKER_URL", "ARTIFACTS_URL"])

@@ -40,6 +40,7 @@ from trainer.loop.results import write_results
 from trainer.loop.setup import StopQuestion, build_collator
 from trainer.models import linear_layers
 from trainer.models.directory import load_model, save_model
+from trainer.models.finite import refuse_broken_weights
 from trainer.quantization.methods import is_named
 from trainer.tools.merge import MergeStoppedError, merge_adapter
 
@@ -81,6 +82,7 @@ def quantize(config: QuantizeConfig, events: EventWriter, should_stop: StopQuest
             bytes_before = weight_bytes(folder)
             # Low precision is for devices with little memory; statistics are taken in float32 all the same.
             model = load_model(folder, precision.dtype if precision.level == "O2" else "float32")
+            refuse_broken_weights(model, folder)
     except MergeStoppedError:
         return stopped
     log.info("%s on %s, by %s", model.config.model_type, device, method_name(config))

@@ -14,6 +14,7 @@ from trainer import load_tokenizer
 from trainer.config.problems import TrainingError
 from trainer.files import write_json
 from trainer.models import CausalLM, load_model
+from trainer.models.finite import refuse_broken_weights
 from trainer.quantization.layers import QuantizedLinear
 from trainer.tools.export_forward import exportable
 
@@ -57,6 +58,7 @@ def export_model(folder: Path, output: Path) -> Exported:
     """
     model = load_model(folder, options={"fuse_attention_qkv": False, "fuse_attention_ffn": False})
     dequantized = dequantize(model)
+    refuse_broken_weights(model, folder)
     model.eval()
     layer = exportable(model)
     layer.eval()

@@ -1,6 +1,7 @@
 """The quantize task in this process: what comes out, what is told, and what is refused."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from tests.training import PAIRS, Recorder, write_records
 from trainer import load_model, load_tokenizer
@@ -207,6 +208,21 @@ def test_an_adapter_is_merged_first(quantize: Quantize, models: dict[str, Path],
     found = logits(result["path"])
     assert np.abs(found - wanted).max() < 0.3 * np.abs(wanted - logits(models["gemma"])).max()
     assert not (Path(result["path"]) / "merged").exists()
+
+
+@pytest.mark.parametrize("method", ["do_ptq", "do_gptq", "do_awq"])
+def test_a_model_with_a_broken_number_is_refused_and_nothing_is_written(
+    quantize: Quantize, models: dict[str, Path], tmp_path: Path, method: str
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(models["gemma"], broken)
+    tensors = load_file(broken / "model.safetensors")
+    name = "model.layers.0.mlp.up_proj.weight"
+    tensors[name][0, 0] = np.nan
+    save_file(tensors, broken / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(DataError, match=name):
+        quantize(model_name_or_path=str(broken), **{method: True})
+    assert not (tmp_path / "out" / "config.json").exists()
 
 
 def test_writing_over_the_model_is_refused(quantize: Quantize, models: dict[str, Path]) -> None:

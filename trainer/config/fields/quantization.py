@@ -8,6 +8,9 @@ from trainer.config.fields.base import FieldGroup
 from trainer.config.standing import no_effect, refused, setting
 from trainer.config.values import Expect, Flag, Real, Text, TextList, Whole, read_list
 
+MOST_PIECES = 32
+"""The search takes that many times as long as with one piece, and finds little more than with three."""
+
 Fp8Types = Annotated[
     list[Literal["e4m3", "e5m2"]], BeforeValidator(read_list), Expect("a list out of e4m3, e5m2")
 ]
@@ -40,8 +43,8 @@ class QuantizationFields(FieldGroup):
     cachekv_quant_method: Literal["avg_headwise", "abs_max_headwise"] = setting(
         "avg_headwise", "How ranges of the key/value cache are observed.", no_effect("a8w8c8 is not offered")
     )
-    search_alpha_min: Real = setting(0.2, "Smallest alpha of the piecewise search.")
-    search_alpha_max: Real = setting(0.8, "Largest alpha of the piecewise search.")
+    search_alpha_min: Real = setting(0.2, "Smallest alpha of the piecewise search.", ge=0, le=1)
+    search_alpha_max: Real = setting(0.8, "Largest alpha of the piecewise search.", ge=0, le=1)
     search_scale_min: Real = setting(1.0, "Smallest scale of the piecewise search.", gt=0)
     search_scale_max: Real = setting(5.0, "Largest scale of the piecewise search.", gt=0)
     ptq_step: Whole = setting(32, "Calibration batches of PTQ.", ge=1)
@@ -60,7 +63,7 @@ class QuantizationFields(FieldGroup):
     smooth_sampler: Literal["none", "multi_step"] = setting("none", "How smoothing is sampled.")
     smooth_step: Whole = setting(32, "Calibration batches of smoothing.", ge=1)
     smooth_piecewise_search: Flag = setting(False, "Search a scale for each piece of channels.")
-    smooth_k_piece: Whole = setting(3, "Pieces of channels.", ge=1)
+    smooth_k_piece: Whole = setting(3, "Pieces of channels.", ge=1, le=MOST_PIECES)
     smooth_search_piece: Flag = setting(False, "Search the best number of pieces up to smooth_k_piece.")
     load_quant_model: Flag = setting(
         False, "Start from a quantized model.", refused("a quantized model is not quantized again")
