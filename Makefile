@@ -24,7 +24,7 @@ test-chaos: install
 
 # Every combination of layout, family and method, and a table of how far each is from one process.
 test-parallel: install
-	$(BIN)/pytest tests/parallel -m ''
+	$(BIN)/pytest -m '' tests/parallel tests/end_to_end/test_argument_files_in_parallel.py
 
 # Against transformers itself, in an environment of its own (torch is large).
 test-oracle: install .oracle/installed
