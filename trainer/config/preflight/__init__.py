@@ -30,6 +30,7 @@ from trainer.config.schema import (
     ExportConfig,
     KtoConfig,
     MergeConfig,
+    QuantizeConfig,
     RecordsConfig,
     SftConfig,
     TaskConfig,
@@ -113,14 +114,17 @@ class _Check(Places):
         self._model(models)
         self._chat_template(models, data)
         self._data(data)
-        self.output()
+        if isinstance(self.config, QuantizeConfig):
+            self.new_model()
+        else:
+            self.output()
         checkpoint = self.config.resume_from_checkpoint
         if checkpoint:
             self.folder(models.or_inside(self.base), "resume_from_checkpoint", checkpoint)
         return self.checked()
 
     def _adapters(self, finder: Finder) -> None:
-        """The saved adapter to begin with; for task evaluate also one that is named as the model."""
+        """The saved adapter to begin with; for evaluate and quantize also one that is named as the model."""
         given = self.config.model_name_or_path
         named = finder.folder("model_name_or_path", given) if finder.finds(given) else None
         if isinstance(named, Path) and is_adapter(named):
@@ -136,7 +140,7 @@ class _Check(Places):
 
     def _adapter_as_model(self, finder: Finder, folder: Path) -> None:
         name = "model_name_or_path"
-        if self.config.task != "evaluate":
+        if self.config.task not in ("evaluate", "quantize"):
             msg = f"{folder} is an adapter, expected a whole model"
             hint = "Name its base model here, and the adapter in lora_path (or prefix_path)."
             self.problems.append(Problem((name,), msg, hint))
@@ -151,6 +155,10 @@ class _Check(Places):
             self.problems.append(Problem((name,), msg, hint))
             return
         field = "lora_path" if isinstance(settings, LoraSettings) else "prefix_path"
+        if field == "prefix_path" and self.config.task == "quantize":
+            msg = f"{folder} is a prefix, which cannot be quantized with its model"
+            self.problems.append(Problem((name,), msg, f"Quantize the model alone: {settings.base}."))
+            return
         if field == "prefix_path" and self.topology.pipeline > 1:
             msg = f"{folder} is a prefix, and pipeline_parallel_degree is {self.topology.pipeline}"
             self.problems.append(Problem((name,), msg, "Set pipeline_parallel_degree to 1."))
@@ -161,6 +169,8 @@ class _Check(Places):
         self.changes |= {name: settings.base}
 
     def _model(self, finder: Finder) -> None:
+        if any(problem.loc == (MODEL,) for problem in self.problems):
+            return  # it is an adapter that cannot be used here
         config = self.config
         given = config.model_name_or_path
         folder, inside = self.hub_folder(finder, "model_name_or_path", given, Part.MODEL)

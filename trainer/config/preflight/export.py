@@ -17,9 +17,10 @@ def check_export(config: ExportConfig, roots: Roots | None, base: Path | None) -
     folder, inside = check.hub_folder(check.models, MODEL, config.model_name_or_path, Part.MODEL)
     if folder and is_adapter(folder):
         msg = f"{folder} is an adapter, expected a whole model"
-        check.problems.append(Problem((MODEL,), msg, "Merge it first, with task merge."))
+        hint = "Merge it first: task merge with this folder as lora_path, or regatta merge ADAPTER DIR."
+        check.problems.append(Problem((MODEL,), msg, hint))
     elif folder:
         problems, _, check.statistics["model"] = check_model(folder, inside, config)
         check.problems += [*problems, *check_tokenizer(folder, inside)]
-    check.output()
+    check.apart()
     return check.checked()

@@ -24,7 +24,7 @@ def check_merge(config: MergeConfig, roots: Roots | None, base: Path | None) -> 
         check.problems += problems
         if isinstance(settings, LoraSettings):
             _check_base(check, settings, folder)
-    check.output()
+    check.new_model()
     return check.checked()
 
 

@@ -1,13 +1,18 @@
 """What the checks of all tasks share: finding the folders that a config names."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trainer.config.adapters import is_adapter
 from trainer.config.preflight.hub import HubName, Part, cache_folder, cached_folder
 from trainer.config.preflight.paths import Finder, Roots, output_folder
 from trainer.config.problems import Problem
 from trainer.config.schema import TaskConfig
+
+_MODELS = {"model_name_or_path": "model", "lora_path": "adapter"}
+_ANOTHER = "Name another folder."
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class Places:
         config: as it was given.
         changes: arguments that get another value: paths that were found, made absolute.
         models: finds models and adapters.
+        read: the folders that were found, by argument.
     """
 
     def __init__(self, config: Any, roots: Roots | None, base: Path | None) -> None:
@@ -43,6 +49,7 @@ class Places:
         self.base = base
         self.models = Finder("model", roots.models if roots else None, base)
         self.changes: dict[str, Any] = {}
+        self.read: dict[str, Path] = {}
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.statistics: dict[str, Any] = {}
@@ -57,7 +64,7 @@ class Places:
         if isinstance(found, Problem):
             self.problems.append(found)
             return None
-        self.changes[name] = str(found)
+        self.changes[name], self.read[name] = str(found), found
         return found
 
     def hub_folder(self, finder: Finder, name: str, given: str, part: Part) -> tuple[Path | None, Finder]:
@@ -69,7 +76,7 @@ class Places:
             return self.folder(finder, name, given), finder
         cached = cached_folder(hub_name, part)
         if cached:
-            self.changes[name] = str(cached)
+            self.changes[name], self.read[name] = str(cached), cached
             return cached, finder.or_inside(cache_folder())
         if self.roots is None or self.roots.hub:
             msg = f"{hub_name} is fetched from the Hugging Face hub when the job starts"
@@ -85,6 +92,51 @@ class Places:
             self.problems.append(output)
         else:
             self.changes["output_dir"] = output
+
+    def new_model(self) -> None:
+        """Where a job writes a whole model: neither over a model that it reads nor beside an adapter."""
+        self.output()
+        output = self._comparable_output()
+        if output is None:
+            return
+        over = list(self._over(output))
+        self.problems += over
+        if is_adapter(output) and not over:
+            msg = f"{output} holds an adapter, which a model in the same folder would be taken for"
+            self.problems.append(Problem(("output_dir",), msg, _ANOTHER))
+
+    def apart(self) -> None:
+        """Where a job writes: neither over nor inside a model that it reads."""
+        self.output()
+        output = self._comparable_output()
+        if output is None:
+            return
+        self.problems += self._over(output)
+        for folder in self._models_read():
+            if folder in output.parents:
+                msg = f"{output} is inside {folder}, the folder of the model"
+                self.problems.append(Problem(("output_dir",), msg, _ANOTHER))
+
+    def _over(self, output: Path) -> Iterator[Problem]:
+        for folder, kind in self._models_read().items():
+            if output == folder:
+                yield Problem(("output_dir",), f"{output} is the folder of the {kind}", _ANOTHER)
+            elif output in folder.parents:
+                yield Problem(
+                    ("output_dir",), f"{output} contains {folder}, the folder of the {kind}", _ANOTHER
+                )
+
+    def _models_read(self) -> dict[Path, str]:
+        """The folders of models that were found, and what they hold."""
+        return {self.read[name]: kind for name, kind in _MODELS.items() if name in self.read}
+
+    def _comparable_output(self) -> Path | None:
+        """output_dir with links followed; None while it is not known where the folder of the job is."""
+        given = Path(self.changes.get("output_dir", ""))
+        try:
+            return given.resolve() if given.is_absolute() else None
+        except (OSError, RuntimeError):
+            return None  # it cannot be made either, which is told when that is tried
 
 
 def _not_fetched(finder: Finder, name: str, hub_name: HubName) -> Problem:

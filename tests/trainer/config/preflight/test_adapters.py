@@ -82,9 +82,9 @@ def test_an_adapter_of_the_other_kind_is_refused(config: Config, roots: Roots, p
 
 
 def test_an_adapter_is_no_model_to_train(config: Config, roots: Roots, lora: Path) -> None:
-    problems = check_job(config(model_name_or_path="lora"), roots).problems
-    assert "is an adapter, expected a whole model" in problems[0].msg
-    assert "lora_path" in problems[0].hint
+    problem = only(check_job(config(model_name_or_path="lora"), roots).problems)
+    assert "is an adapter, expected a whole model" in problem.msg
+    assert "lora_path" in problem.hint
 
 
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])

@@ -29,7 +29,7 @@ def test_an_adapter_is_told_to_be_merged_first(roots: Roots, model: Path) -> Non
     (model / "adapter_config.json").write_text("{}")
     (problem,) = checked(roots).problems
     assert problem.loc == ("model_name_or_path",)
-    assert problem.hint == "Merge it first, with task merge."
+    assert "task merge with this folder as lora_path, or regatta merge" in problem.hint
 
 
 def test_a_model_without_a_tokenizer_is_refused(roots: Roots, model: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.trainer.config.conftest import write_lines
+from tests.trainer.config.preflight.test_adapters import LORA, PREFIX, write_adapter
 from trainer.config import read_config
 from trainer.config.preflight import Checked, Roots, check_job
 
@@ -62,3 +63,19 @@ def test_it_takes_one_device(roots: Roots, world: int) -> None:
     assert reading.config is not None
     problems = check_job(reading.config, roots, world_size=world).problems
     assert any(f"on {world} devices, expected 1" in problem.msg for problem in problems)
+
+
+def test_an_adapter_named_as_the_model_is_quantized_with_its_base(roots: Roots, model: Path) -> None:
+    lora = write_adapter(roots.models[0] / "lora", LORA, model)
+    found = checked(roots, model_name_or_path="lora")
+    assert found.problems == ()
+    config = found.config.resolved()
+    assert (config["model_name_or_path"], config["lora_path"]) == (str(model), str(lora))
+    assert config["tokenizer_name_or_path"] == str(model)
+
+
+def test_a_prefix_named_as_the_model_is_refused(roots: Roots, model: Path) -> None:
+    write_adapter(roots.models[0] / "prefix", PREFIX, model)
+    (problem,) = checked(roots, model_name_or_path="prefix").problems
+    assert "is a prefix, which cannot be quantized with its model" in problem.msg
+    assert problem.hint == f"Quantize the model alone: {model}."
