@@ -18,7 +18,7 @@ NEEDED: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def place(tmp_path: Path, roots: Roots, model: Path) -> Path:
-    """A folder with the model `models/gemma`, the adapter `models/lora`, and `link` that leads to the model."""
+    """A folder with a model `models/gemma`, an adapter `models/lora`, and `link` that leads to the model."""
     write_adapter(tmp_path / "models" / "lora", LORA, model)
     (tmp_path / "link").symlink_to(model)
     return tmp_path
