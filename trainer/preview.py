@@ -1,4 +1,5 @@
-"""What a job would train on: the first records as tokens, with what is learned and what is masked.
+"""What a job would train on: the first records as tokens, with what is learned and what is masked. Of task
+quantize: what it is calibrated on.
 
 ``python -m trainer.preview CONFIG.json [--task TASK] [--examples N]`` prints the preview as JSON; ``-`` reads
 the argument file from standard input. What is wrong with arguments or data is printed as
@@ -17,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer import load_tokenizer
-from trainer.config import ConfigError, FinetuneConfig, RegattaError, read_config, strict_json
-from trainer.config.schema import RunConfig
+from trainer.config import ConfigError, RegattaError, read_config, strict_json
+from trainer.config.data_files import calibration_split
+from trainer.config.schema import QuantizeConfig, RecordsConfig, SftConfig
 from trainer.config.tasks import TASKS_WITH_RECORDS
 from trainer.data.dataset import why_nothing_is_learned
 from trainer.data.encoding import build_encoder, ending_warning
@@ -36,12 +38,12 @@ MOST_MEMORY = 4 << 30
 MOST_TOKENS = 4096
 
 
-def preview(config: RunConfig, examples: int) -> dict[str, Any]:
+def preview(config: RecordsConfig, examples: int) -> dict[str, Any]:
     """The first records of the training data (of the dev data, when nothing is trained).
 
     Args:
-        config: of finetune, evaluate, dpo or kto; its paths are absolute, or relative to the working
-            directory.
+        config: its paths are absolute, or relative to the working directory. Of quantize the first records to
+            calibrate with are shown: the tokens that go into the model, of which none is learned.
         examples: how many.
 
     Returns:
@@ -52,22 +54,24 @@ def preview(config: RunConfig, examples: int) -> dict[str, Any]:
     Raises:
         ConfigError, DataError: the template, the tokenizer or a record cannot be used.
     """
-    if not isinstance(config, FinetuneConfig):
+    if not isinstance(config, SftConfig):
         return preference_preview(config, examples, MOST_TOKENS)
     tokenizer = load_tokenizer(config.tokenizer_name_or_path or config.model_name_or_path)
     encoder = build_encoder(config, tokenizer)
-    split = "train" if config.do_train else "dev"
+    calibrating = isinstance(config, QuantizeConfig)
+    split = _split(config)
     warning = ending_warning(config, tokenizer)
     shown = []
     for record in islice(read_records(Path(config.dataset_name_or_path), split), examples):
         example = encoder.example(record)
         left_out = None if example.label_tokens else why_nothing_is_learned(example, config.max_length)
+        pairs = _inputs(example) if calibrating else _learned(example)
         shown.append(
             {
                 "location": record.location,
-                "tokens": list(_tokens(example, tokenizer)),
-                "length": example.length + 1,
-                "label_tokens": example.label_tokens,
+                "tokens": list(_tokens(pairs, tokenizer)),
+                "length": len(pairs),
+                "label_tokens": sum(learned for _, learned in pairs),
                 "cut": example.cut,
                 "lost_turns": example.lost_turns,
                 "left_out": left_out,
@@ -89,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         content = sys.stdin.buffer.read() if arguments.config == "-" else Path(arguments.config).read_bytes()
         reading = read_config(arguments.task, _object(content))
-        if not isinstance(reading.config, RunConfig):
+        if not isinstance(reading.config, RecordsConfig):
             raise ConfigError(reading.problems)
         answer, code = preview(reading.config, arguments.examples), 0
     except RegattaError as error:
@@ -112,20 +116,35 @@ def _object(content: bytes) -> Any:
         raise ConfigError(f"the argument file is not JSON: {error}") from None
 
 
-def _tokens(example: Example, tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
-    """The tokens of an example, of very many the first and the last ones; the last one is only a label."""
+def _split(config: SftConfig) -> str:
+    """The split that the job begins with."""
+    if isinstance(config, QuantizeConfig):
+        return calibration_split(Path(config.dataset_name_or_path))
+    return "train" if config.do_train else "dev"
+
+
+def _learned(example: Example) -> list[tuple[int, bool]]:
+    """The tokens of an example, each with whether it is learned; the last one is only a label."""
     labels = example.labels.tolist()
     if not labels:
-        return
+        return []
     ids = [*example.input_ids.tolist(), labels[-1]]
-    learned = [False, *(label != IGNORE for label in labels)]
-    pairs = list(zip(ids, learned, strict=True))
+    return list(zip(ids, [False, *(label != IGNORE for label in labels)], strict=True))
+
+
+def _inputs(example: Example) -> list[tuple[int, bool]]:
+    """The tokens of an example that go into the model, as `_learned` gives them."""
+    return [(token, False) for token in example.input_ids.tolist()]
+
+
+def _tokens(pairs: list[tuple[int, bool]], tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
+    """Tokens with their texts, of very many the first and the last ones."""
     if len(pairs) > MOST_TOKENS:
         pairs = pairs[: MOST_TOKENS // 2] + pairs[-MOST_TOKENS // 2 :]
-    for token, is_learned in pairs:
+    for token, learned in pairs:
         if token != IGNORE:
             text = tokenizer.decode([token], skip_special_tokens=False)
-            yield {"id": token, "text": text, "learned": is_learned}
+            yield {"id": token, "text": text, "learned": learned}
 
 
 if __name__ == "__main__":

@@ -17,10 +17,12 @@ def preview(
     task: Annotated[str | None, typer.Option(help="What the file is for; else its arguments tell.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the first training examples token by token, and what is learned of them."""
+    """Show the first training examples token by token, and what is learned of them; of task quantize the
+    first examples to calibrate with.
+    """
     from cli.output import print_json
     from cli.submission import guess_task, read_json_object
-    from trainer.config.schema import RunConfig
+    from trainer.config.schema import RecordsConfig
     from trainer.config.tasks import TASKS_WITH_RECORDS
     from trainer.events import EventWriter
     from trainer.preview import preview as read_preview
@@ -28,7 +30,7 @@ def preview(
 
     task = task or guess_task(read_json_object(config), config)[0]
     arguments = read_arguments(task, config, overrides or [], EventWriter())
-    if not isinstance(arguments, RunConfig):
+    if not isinstance(arguments, RecordsConfig):
         raise CliError(
             f"task {task} reads no records. Those that do: {', '.join(TASKS_WITH_RECORDS)}.", INVALID
         )
@@ -36,28 +38,31 @@ def preview(
     if as_json:
         print_json(found)
     else:
-        _show(found)
+        _show(found, calibrating=task == "quantize")
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(found: dict[str, Any], *, calibrating: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{found['split']} split, {found['template'] or 'raw text, no chat template'}")
+    use = ", to calibrate with: nothing is learned" if calibrating else ""
+    console.print(f"{found['split']} split{use}, {found['template'] or 'raw text, no chat template'}")
     for warning in found["warnings"]:
         console.print(Text(f"warning: {warning['msg']}. {warning['hint']}"))
     for example in found["examples"]:
         console.print()
-        console.print(Text(_headline(example), style="bold"))
+        console.print(Text(_headline(example, calibrating=calibrating), style="bold"))
         for position, token in enumerate(example["tokens"]):
             mark = token.get("response") or ("learned" if token["learned"] else "masked")
-            line = f"{position:6} {token['id']:8} {mark:11} {token['text']!r}"
-            console.print(Text(line, style="green" if token["learned"] else "dim"))
+            mark = "" if calibrating else f"{mark:11} "
+            line = f"{position:6} {token['id']:8} {mark}{token['text']!r}"
+            console.print(Text(line, style="" if calibrating else "green" if token["learned"] else "dim"))
 
 
-def _headline(example: dict[str, Any]) -> str:
-    parts = [f"{example['location']}: {example['length']} tokens, {example['label_tokens']} learned"]
+def _headline(example: dict[str, Any], *, calibrating: bool) -> str:
+    learned = "" if calibrating else f", {example['label_tokens']} learned"
+    parts = [f"{example['location']}: {example['length']} tokens{learned}"]
     if example["cut"]:
         parts.append("an answer is cut and has no end")
     if example["lost_turns"]:

@@ -88,3 +88,18 @@ def test_preference_data_tells_the_response_of_every_token(
     (example,) = answer.json()["preview"]["examples"]
     assert {token["response"] for token in example["tokens"]} == {None, "undesirable"}
     assert example["location"] == "judged.jsonl line 1"
+
+
+def test_quantize_shows_the_records_of_quant_json(
+    client: httpx.Client, body: dict[str, Any], roots: Path
+) -> None:
+    (roots / "data" / "sft" / "quant.json").write_text(json.dumps({"src": "when", "tgt": "now"}) + "\n")
+    paths = ("model_name_or_path", "dataset_name_or_path", "output_dir")
+    config = {name: body["config"][name] for name in paths} | {"do_gptq": True}
+    answer = client.post("/jobs/validate", params={"preview": 3}, json={"task": "quantize", "config": config})
+    assert answer.status_code == 200, answer.text
+    preview = answer.json()["preview"]
+    (example,) = preview["examples"]
+    assert (preview["split"], example["location"]) == ("quant", "quant.json line 1")
+    assert "".join(token["text"] for token in example["tokens"]) == "<bos>whennow"
+    assert not any(token["learned"] for token in example["tokens"])

@@ -90,6 +90,23 @@ def test_preference_data_shows_the_prompt_once_and_each_response_behind_it(argum
     assert [line.split()[2] for line in shown.stdout.splitlines()[3:]].count("chosen") > 1
 
 
+def test_quantize_shows_what_goes_into_the_model_to_calibrate_with(argument_file: Path) -> None:
+    arguments = json.loads(argument_file.read_text()) | {"do_train": False, "do_ptq": True}
+    file = argument_file.parent / "ptq.json"
+    file.write_text(json.dumps(arguments))
+    (example,) = json.loads(preview(str(file), "--examples", "1", "--json").stdout)["examples"]
+    assert "".join(token["text"] for token in example["tokens"]) == "<bos>Who?The pilot, at noon."
+    assert example["length"] == len(example["tokens"])
+    assert example["label_tokens"] == 0
+    done = preview(str(file))
+    assert done.stdout.startswith("train split, to calibrate with: nothing is learned, raw text")
+    assert "masked" not in done.stdout
+
+    write_records(argument_file.parent / "data" / "quant.json", [("When?", "Now.")])
+    found = json.loads(preview(str(file), "--json").stdout)
+    assert [example["location"] for example in found["examples"]] == ["quant.json line 1"]
+
+
 def test_a_task_without_records_has_no_preview(argument_file: Path) -> None:
     done = preview(str(argument_file), "--task", "nonsense")
     assert done.returncode == 2

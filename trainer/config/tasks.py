@@ -8,7 +8,7 @@ TASKS: tuple[str, ...] = ("finetune", "dpo", "kto", "quantize", "merge", "export
 AVAILABLE_TASKS: tuple[str, ...] = ("finetune", "dpo", "kto", "quantize", "merge", "export", "evaluate")
 
 #: The tasks whose data are records, which can be shown before they run.
-TASKS_WITH_RECORDS: tuple[str, ...] = ("finetune", "evaluate", "dpo", "kto")
+TASKS_WITH_RECORDS: tuple[str, ...] = ("finetune", "evaluate", "dpo", "kto", "quantize")
 
 #: Names that other programs give to a task.
 SYNONYMS = {
@@ -19,6 +19,7 @@ SYNONYMS = {
     "quantization": "quantize",
     "ptq": "quantize",
     "gptq": "quantize",
+    "awq": "quantize",
 }
 
 
