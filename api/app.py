@@ -10,6 +10,7 @@ from fastapi_offline import FastAPIOffline
 
 from api import handlers, openapi
 from api.guard import Guard
+from api.principal import admit
 from api.query import refuse_unknown_names
 from api.routes import catalog, checkpoints, events, health, hosts, jobs, logs, metrics, results
 from api.service import Service
@@ -29,7 +30,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         version=version("regatta"),
         description=DESCRIPTION,
         lifespan=_lifespan,
-        dependencies=[Depends(refuse_unknown_names)],
+        dependencies=[Depends(refuse_unknown_names), Depends(admit)],
         redirect_slashes=False,
     )
     app.state.service = Service.open(settings)

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from redis.exceptions import RedisError
 from sqlalchemy.orm import Session
 
 from api.access import require_job
+from api.principal import Principal
 from api.problems import ApiError
 from api.service import Service
 from store import jobs, tables, wake
@@ -24,14 +26,14 @@ ALLOWED = {
 }
 
 
-def cancel_job(service: Service, job_id: str) -> tables.Job:
+def cancel_job(service: Service, principal: Principal, job_id: str) -> tables.Job:
     """Stops the job. Raises ApiError: 404, 409."""
-    return _change(service, job_id, jobs.request_cancel)
+    return _change(service, job_id, partial(jobs.request_cancel, actor=principal.actor))
 
 
-def retry_job(service: Service, job_id: str) -> tables.Job:
+def retry_job(service: Service, principal: Principal, job_id: str) -> tables.Job:
     """Queues the job again. Raises ApiError: 404, 409."""
-    return _change(service, job_id, jobs.retry_job)
+    return _change(service, job_id, partial(jobs.retry_job, actor=principal.actor))
 
 
 def delete_job(service: Service, job_id: str) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from api.principal import Principal
 from api.problems import ApiError
 from api.resources import Offer
 from api.service import Service
@@ -18,7 +19,9 @@ def checked(service: Service, body: Mapping[str, Any]) -> Submission:
     return check(body, service.roots, lambda: _offers(service))
 
 
-def create_job(service: Service, body: Mapping[str, Any], key: str | None) -> tuple[tables.Job, bool]:
+def create_job(
+    service: Service, principal: Principal, body: Mapping[str, Any], key: str | None
+) -> tuple[tables.Job, bool]:
     """The job of this body, and whether this call has made it.
 
     A known key is answered before anything is checked: what could be submitted then may not be possible any
@@ -29,10 +32,10 @@ def create_job(service: Service, body: Mapping[str, Any], key: str | None) -> tu
     """
     canonical = json.dumps(body, sort_keys=True, ensure_ascii=False).encode()
     try:
-        known = _known(service, key, canonical)
+        known = _known(service, principal.project, key, canonical)
         if known is not None:
             return known, False
-        job, created = _store(service, checked(service, body), key, canonical)
+        job, created = _store(service, _new_job(principal, checked(service, body)), key, canonical)
     except IdempotencyConflict as error:
         raise ApiError("idempotency-conflict", f"{error}.") from error
     if created:
@@ -40,27 +43,26 @@ def create_job(service: Service, body: Mapping[str, Any], key: str | None) -> tu
     return job, created
 
 
-def _known(service: Service, key: str | None, canonical: bytes) -> tables.Job | None:
+def _known(service: Service, project: str, key: str | None, canonical: bytes) -> tables.Job | None:
     if key is None:
         return None
     with service.database.reading() as session:
-        return idempotency.find_replay(session, key, canonical)
+        return idempotency.find_replay(session, project, key, canonical)
 
 
-def _store(
-    service: Service, submission: Submission, key: str | None, canonical: bytes
-) -> tuple[tables.Job, bool]:
-    new = _new_job(submission)
+def _store(service: Service, new: jobs.NewJob, key: str | None, canonical: bytes) -> tuple[tables.Job, bool]:
     with service.database.transaction() as session:
         if key is None:
             return jobs.create_job(session, new), True
         return idempotency.create_or_replay(session, key, canonical, new)
 
 
-def _new_job(submission: Submission) -> jobs.NewJob:
+def _new_job(principal: Principal, submission: Submission) -> jobs.NewJob:
     request, resources = submission.request, submission.resources
     return jobs.NewJob(
         task=request.task,
+        project=principal.project,
+        submitted_by=principal.actor,
         config_given=submission.given,
         config_resolved=submission.resolved,
         name=request.name,

@@ -19,20 +19,24 @@ def add_event(
     *,
     data: Mapping[str, Any] | None = None,
     time: float | None = None,
+    actor: str = "",
 ) -> JobEvent:
     """Append to the job's history.
 
     Args:
         kind: what happened, for example "warning"; "status" is written by `transition` alone.
         time: when it happened (unix seconds); default: now.
+        actor: who has done it: a key, "scheduler", or a host.
 
     Raises: NotFound.
     """
     event = JobEvent(
+        attempt=touch_job(session, job_id),
+        project=select(Job.project).where(Job.id == job_id).scalar_subquery(),
         job_id=job_id,
+        actor=actor,
         time=database_now(session) if time is None else time,
         type=kind,
-        attempt=touch_job(session, job_id),
         message=message,
         data=dict(data or {}),
     )

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -25,19 +25,23 @@ def create_or_replay(session: Session, key: str, body: bytes, new: NewJob) -> tu
     """
     body_hash = hashlib.sha256(body).hexdigest()
     job_id = new_job_id()
-    if _take_key(session, key, body_hash, job_id):
+    if _take_key(session, new.project, key, body_hash, job_id):
         return create_job(session, new, job_id=job_id), True
-    known = session.execute(select(IdempotencyKey).where(IdempotencyKey.key == key)).scalar_one()
+    known = session.execute(_known(new.project, key)).scalar_one()
     return _replayed(session, known, body_hash), False
 
 
-def find_replay(session: Session, key: str, body: bytes) -> Job | None:
-    """The job that this key has made, None when the key is new.
+def find_replay(session: Session, project: str, key: str, body: bytes) -> Job | None:
+    """The job that this key has made in the project, None when the key is new.
 
     Raises: IdempotencyConflict when the key came with another body.
     """
-    known = session.execute(select(IdempotencyKey).where(IdempotencyKey.key == key)).scalar_one_or_none()
+    known = session.execute(_known(project, key)).scalar_one_or_none()
     return None if known is None else _replayed(session, known, hashlib.sha256(body).hexdigest())
+
+
+def _known(project: str, key: str) -> Select[IdempotencyKey]:
+    return select(IdempotencyKey).where(IdempotencyKey.project == project, IdempotencyKey.key == key)
 
 
 def _replayed(session: Session, known: IdempotencyKey, body_hash: str) -> Job:
@@ -48,10 +52,10 @@ def _replayed(session: Session, known: IdempotencyKey, body_hash: str) -> Job:
     return existing_job(session, known.job_id)
 
 
-def _take_key(session: Session, key: str, body_hash: str, job_id: str) -> bool:
+def _take_key(session: Session, project: str, key: str, body_hash: str, job_id: str) -> bool:
     insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     row = insert(IdempotencyKey).values(
-        key=key, body_hash=body_hash, job_id=job_id, created_at=database_now(session)
+        project=project, key=key, body_hash=body_hash, job_id=job_id, created_at=database_now(session)
     )
     taken = session.execute(row.on_conflict_do_nothing().returning(IdempotencyKey.key))
     return taken.scalar_one_or_none() is not None

@@ -15,6 +15,8 @@ from store.states import TERMINAL, Reason, Status, lock_job, transition
 from store.tables import AttemptNode, Job, JobEvent, JobLabel
 
 MAX_PAGE = 1000
+DEFAULT_PROJECT = "default"
+"""The project of everybody who shows no key."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class NewJob:
     task: str
     config_given: Mapping[str, Any]
     config_resolved: Mapping[str, Any]
+    project: str = DEFAULT_PROJECT
+    submitted_by: str = ""
     name: str | None = None
     nodes: int = 1
     devices_per_node: int = 1
@@ -40,6 +44,8 @@ def create_job(session: Session, new: NewJob, *, job_id: str | None = None) -> J
     now = database_now(session)
     job = Job(
         id=job_id or new_job_id(),
+        project=new.project,
+        submitted_by=new.submitted_by,
         name=new.name,
         task=new.task,
         status=Status.queued,
@@ -67,7 +73,9 @@ def create_job(session: Session, new: NewJob, *, job_id: str | None = None) -> J
     session.flush()
     session.add(
         JobEvent(
+            project=job.project,
             job_id=job.id,
+            actor=new.submitted_by,
             time=now,
             type="status",
             attempt=1,
@@ -106,20 +114,27 @@ def list_jobs(
     session: Session,
     *,
     limit: int,
+    project: str | None = None,
     status: str | None = None,
     task: str | None = None,
     name: str | None = None,
     labels: Mapping[str, str] | None = None,
     cursor: str | None = None,
 ) -> Page[Job]:
-    """Jobs that match all filters, newest first.
+    """Jobs that match all filters, newest first; without `project` those of all projects.
 
     Raises: InvalidCursor; ValueError for a limit outside 1..1000.
     """
     if not 1 <= limit <= MAX_PAGE:
         raise ValueError(f"limit: got {limit}, expected 1 to {MAX_PAGE}")
     query = select(Job).order_by(Job.created_at.desc(), Job.id.desc()).limit(limit + 1)
-    for column, value in ((Job.status, status), (Job.task, task), (Job.name, name)):
+    columns = (
+        (Job.project, project),
+        (Job.status, status),
+        (Job.task, task),
+        (Job.name, name),
+    )
+    for column, value in columns:
         if value is not None:
             query = query.where(column == value)
     for key, value in (labels or {}).items():
@@ -156,7 +171,7 @@ def explain_wait(session: Session, job_id: str, message: str) -> None:
     )
 
 
-def request_cancel(session: Session, job_id: str) -> Job:
+def request_cancel(session: Session, job_id: str, actor: str = "") -> Job:
     """Stop a job: at once while no host has it, else through its runner (`stopping`).
 
     Asking again while it stops changes nothing.
@@ -166,15 +181,16 @@ def request_cancel(session: Session, job_id: str) -> Job:
     if status in TERMINAL:
         raise Conflict(f"job {job_id} is {status.value}; only an unfinished job can be cancelled")
     if status is Status.queued:
-        transition(session, job_id, Status.cancelled, reason=Reason.cancel_requested)
+        transition(session, job_id, Status.cancelled, reason=Reason.cancel_requested, actor=actor)
     elif status is not Status.stopping:
-        transition(session, job_id, Status.stopping, reason=Reason.cancel_requested)
+        transition(session, job_id, Status.stopping, reason=Reason.cancel_requested, actor=actor)
         if not _is_claimed(session, job_id, attempt):
             transition(
                 session,
                 job_id,
                 Status.cancelled,
                 reason=Reason.stopped_by_user,
+                actor=actor,
                 message="No host had started the job yet.",
             )
     return existing_job(session, job_id)
@@ -192,13 +208,13 @@ def _is_claimed(session: Session, job_id: str, attempt: int) -> bool:
     return session.execute(select(claimed)).scalar_one()
 
 
-def retry_job(session: Session, job_id: str) -> Job:
+def retry_job(session: Session, job_id: str, actor: str = "") -> Job:
     """Queue a failed or cancelled job again; it goes on from its last checkpoint.
 
     Raises: NotFound; Conflict for a job in any other state.
     """
     status, _ = _locked(session, job_id)
-    if not transition(session, job_id, Status.queued, reason=Reason.retried):
+    if not transition(session, job_id, Status.queued, reason=Reason.retried, actor=actor):
         raise Conflict(f"job {job_id} is {status.value}; only a failed or cancelled job can be retried")
     _set(session, job_id, retries=0, lost_leases=0)
     return existing_job(session, job_id)

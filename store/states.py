@@ -101,6 +101,7 @@ def transition(
     message: str = "",
     attempt: int | None = None,
     data: Mapping[str, Any] | None = None,
+    actor: str = "",
     from_: Collection[Status] | None = None,
 ) -> bool:
     """Move a job to another status and write down why.
@@ -110,6 +111,7 @@ def transition(
     Args:
         attempt: refuse unless this is still the job's attempt (the fencing number).
         data: what else the event shall carry (JSON).
+        actor: who does it: a key, "scheduler", or a host.
         from_: narrow the states the move may start from.
 
     Returns: False when the job is unknown, in another state or at another attempt; nothing is changed then.
@@ -138,7 +140,9 @@ def transition(
     )
     session.add(
         JobEvent(
+            project=select(Job.project).where(Job.id == job_id).scalar_subquery(),
             job_id=job_id,
+            actor=actor,
             time=now,
             type="status",
             attempt=next_number,

@@ -53,12 +53,142 @@ class Base(DeclarativeBase):
     type_annotation_map = {float: Double(), dict[str, Any]: JsonValue, list[dict[str, Any]]: JsonValue}  # noqa: RUF012
 
 
+class Project(Base):
+    """Whose jobs, data sets and secrets are kept apart from all others', and how much it may use at once.
+
+    A limit that is empty is none.
+    """
+
+    __tablename__ = "projects"
+
+    name: Mapped[str] = mapped_column(Name, primary_key=True)
+    most_queued: Mapped[int | None]
+    most_running: Mapped[int | None]
+    most_devices: Mapped[int | None]
+    created_at: Mapped[float]
+
+
+class ApiKey(Base):
+    """What a client shows to be let in; of the key itself only a hash is kept, and a prefix to know it by."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    project: Mapped[str] = mapped_column(Name, ForeignKey("projects.name"), index=True)
+    name: Mapped[str] = mapped_column(Name)
+    prefix: Mapped[str] = mapped_column(Word)
+    hash: Mapped[str] = mapped_column(String(64), unique=True)
+    scopes: Mapped[list[str]] = mapped_column(JsonValue)
+    created_at: Mapped[float]
+    created_by: Mapped[str] = mapped_column(Name, default="")
+    expires_at: Mapped[float | None]
+    revoked_at: Mapped[float | None]
+    last_used_at: Mapped[float | None]
+
+
+class Secret(Base):
+    """A value that trainers of a project (or of one job) get in their environment; encrypted."""
+
+    __tablename__ = "secrets"
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True)
+    project: Mapped[str] = mapped_column(Name, ForeignKey("projects.name"))
+    job_id: Mapped[str | None] = mapped_column(Id, ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str] = mapped_column(Name)
+    ciphertext: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[float]
+    updated_at: Mapped[float]
+
+    __table_args__ = (Index(None, "project", "name"),)
+
+
+class Pipeline(Base):
+    """Jobs that were posted together, each of which may use the results of those before it."""
+
+    __tablename__ = "pipelines"
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    project: Mapped[str] = mapped_column(Name, ForeignKey("projects.name"))
+    name: Mapped[str | None] = mapped_column(Name)
+    created_by: Mapped[str] = mapped_column(Name, default="")
+    created_at: Mapped[float]
+
+    __table_args__ = (Index(None, "project", "created_at", "id"),)
+
+
+class JobInput(Base):
+    """A job or a data set that a job's config refers to. A job waits until the jobs it uses have succeeded,
+    and neither can be deleted while a job that is not finished needs it.
+    """
+
+    __tablename__ = "job_inputs"
+
+    job_id: Mapped[str] = mapped_column(Id, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    argument: Mapped[str] = mapped_column(Name, primary_key=True)
+    uses_job: Mapped[str | None] = mapped_column(Id, index=True)
+    checkpoint: Mapped[str | None] = mapped_column(Name)
+    uses_dataset: Mapped[str | None] = mapped_column(Id, index=True)
+
+
+class Dataset(Base):
+    """JSON lines that were uploaded, checked and counted; immutable. `key`: where the artifacts have them."""
+
+    __tablename__ = "datasets"
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    project: Mapped[str] = mapped_column(Name, ForeignKey("projects.name"))
+    name: Mapped[str | None] = mapped_column(Name)
+    kind: Mapped[str] = mapped_column(Word)
+    sha256: Mapped[str] = mapped_column(String(64))
+    key: Mapped[str] = mapped_column(Text)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    splits: Mapped[dict[str, Any]]
+    statistics: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    created_at: Mapped[float]
+    created_by: Mapped[str] = mapped_column(Name, default="")
+
+    __table_args__ = (UniqueConstraint("project", "sha256"), Index(None, "project", "created_at", "id"))
+
+
+class Webhook(Base):
+    """Where a job's changes of status are announced. The secret signs what is sent; encrypted."""
+
+    __tablename__ = "webhooks"
+
+    job_id: Mapped[str] = mapped_column(Id, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    url: Mapped[str] = mapped_column(Text)
+    secret: Mapped[str] = mapped_column(Text)
+
+
+class WebhookDelivery(Base):
+    """One announcement: written in the transaction of the change, sent later, and again until it arrives."""
+
+    __tablename__ = "webhook_deliveries"
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    job_id: Mapped[str] = mapped_column(Id, ForeignKey("webhooks.job_id", ondelete="CASCADE"))
+    event_id: Mapped[int] = mapped_column(BigInteger)
+    payload: Mapped[str] = mapped_column(Text)
+    status: Mapped[str] = mapped_column(Word)
+    attempts: Mapped[int] = mapped_column(default=0)
+    due_at: Mapped[float]
+    created_at: Mapped[float]
+    delivered_at: Mapped[float | None]
+    answer_code: Mapped[int | None]
+    error: Mapped[str] = mapped_column(Text, default="")
+
+    __table_args__ = (Index(None, "status", "due_at"), Index(None, "job_id", "event_id"))
+
+
 class Job(Base):
     """What was asked for, and where it stands. `attempt` is the fencing number of everything that writes."""
 
     __tablename__ = "jobs"
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)
+    project: Mapped[str] = mapped_column(Name, ForeignKey("projects.name"))
+    submitted_by: Mapped[str] = mapped_column(Name, default="")
+    pipeline_id: Mapped[str | None] = mapped_column(Id, ForeignKey("pipelines.id"), index=True)
     name: Mapped[str | None] = mapped_column(Name)
     task: Mapped[str] = mapped_column(Word)
     status: Mapped[str] = mapped_column(Word)
@@ -73,6 +203,9 @@ class Job(Base):
     retries: Mapped[int] = mapped_column(default=0)
     lost_leases: Mapped[int] = mapped_column(default=0)
     timeout_s: Mapped[float | None]
+    not_before: Mapped[float | None]
+    evidence: Mapped[dict[str, Any] | None] = mapped_column(JsonValue)
+    estimate: Mapped[dict[str, Any] | None] = mapped_column(JsonValue)
     config_given: Mapped[dict[str, Any]]
     config_resolved: Mapped[dict[str, Any]]
     warnings: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
@@ -91,6 +224,8 @@ class Job(Base):
     __table_args__ = (
         Index(None, "created_at", "id"),
         Index(None, "status", "created_at", "id"),
+        Index(None, "project", "created_at", "id"),
+        Index(None, "project", "status", "created_at", "id"),
         Index(None, "task", "created_at", "id"),
         Index(None, "name", "created_at", "id"),
     )
@@ -113,10 +248,11 @@ class JobLabel(Base):
 
 
 class IdempotencyKey(Base):
-    """Which job a client's Idempotency-Key has made; lives as long as the job."""
+    """Which job a client's Idempotency-Key has made; lives as long as the job. Each project has its own."""
 
     __tablename__ = "idempotency_keys"
 
+    project: Mapped[str] = mapped_column(Name, primary_key=True)
     key: Mapped[str] = mapped_column(Name, primary_key=True)
     body_hash: Mapped[str] = mapped_column(String(64))
     job_id: Mapped[str] = mapped_column(
@@ -207,12 +343,16 @@ class OutboxMessage(Base):
 
 
 class JobEvent(Base):
-    """The history of a job. Ids grow in commit order within a job, so a reader's last id is its cursor."""
+    """What was done, by whom, to which job. Ids grow in commit order within a job, so a reader's last id is
+    its cursor. An event outlives its job, and `job_id` is empty for what concerns none (keys, hosts).
+    """
 
     __tablename__ = "job_events"
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
-    job_id: Mapped[str] = mapped_column(Id, ForeignKey("jobs.id", ondelete="CASCADE"))
+    project: Mapped[str | None] = mapped_column(Name)
+    job_id: Mapped[str | None] = mapped_column(Id)
+    actor: Mapped[str] = mapped_column(Name, default="")
     time: Mapped[float]
     type: Mapped[str] = mapped_column(Word)
     attempt: Mapped[int]
@@ -222,7 +362,11 @@ class JobEvent(Base):
     message: Mapped[str] = mapped_column(Text, default="")
     data: Mapped[dict[str, Any]] = mapped_column(default=dict)
 
-    __table_args__ = (Index(None, "job_id", "id"), {"sqlite_autoincrement": True})
+    __table_args__ = (
+        Index(None, "job_id", "id"),
+        Index(None, "project", "id"),
+        {"sqlite_autoincrement": True},
+    )
 
 
 class Metric(Base):
@@ -274,6 +418,8 @@ class Host(Base):
     labels: Mapped[dict[str, Any]] = mapped_column(default=dict)
     info: Mapped[dict[str, Any]] = mapped_column(default=dict)
     accepts_jobs: Mapped[bool] = mapped_column(Boolean, default=True)
+    cordoned: Mapped[bool] = mapped_column(Boolean, default=False)
+    cordon_reason: Mapped[str] = mapped_column(Text, default="")
     registered_at: Mapped[float]
     heartbeat_at: Mapped[float]
 

@@ -14,6 +14,7 @@ from api.openapi import json_body
 from api.pagination import Cursor, PageLimit, valid_cursor
 from api.preview import MOST_EXAMPLES
 from api.preview import preview as read_preview
+from api.principal import PrincipalDep
 from api.schemas.jobs import PRINTABLE, Job, JobPage, JobRequest, Preview, Validation
 from api.schemas.problems import ProblemItem, answers
 from api.service import ServiceDep
@@ -51,10 +52,14 @@ Body = Annotated[dict[str, Any], Depends(_body)]
     openapi_extra=json_body(JobRequest),
 )
 async def submit(
-    response: Response, service: ServiceDep, body: Body, idempotency_key: IdempotencyKey = None
+    response: Response,
+    service: ServiceDep,
+    principal: PrincipalDep,
+    body: Body,
+    idempotency_key: IdempotencyKey = None,
 ) -> Job:
     """Create a job: it is checked as a whole, then stored as `queued`."""
-    row, created = await service.check(partial(create_job, service, body, idempotency_key))
+    row, created = await service.check(partial(create_job, service, principal, body, idempotency_key))
     response.status_code = 201 if created else 200
     response.headers["Location"] = f"/jobs/{row.id}"
     return Job.of(row)
@@ -89,6 +94,7 @@ async def validate(
 @router.get("/jobs")
 def list_all(
     service: ServiceDep,
+    principal: PrincipalDep,
     labels: LabelFilters,
     status: Status | None = None,
     task: FilterText = None,
@@ -99,7 +105,14 @@ def list_all(
     """Jobs that match all filters, newest first."""
     with service.database.reading() as session, valid_cursor():
         page = list_jobs(
-            session, status=status, task=task, name=name, labels=labels, limit=limit, cursor=cursor
+            session,
+            project=principal.visible_project,
+            status=status,
+            task=task,
+            name=name,
+            labels=labels,
+            limit=limit,
+            cursor=cursor,
         )
         return JobPage(items=[Job.of(row) for row in page.items], next_cursor=page.next_cursor)
 
@@ -112,15 +125,15 @@ def show(service: ServiceDep, job_id: str) -> Job:
 
 
 @router.post("/jobs/{job_id}/cancel", responses=answers(404, 409))
-def cancel(service: ServiceDep, job_id: str) -> Job:
+def cancel(service: ServiceDep, principal: PrincipalDep, job_id: str) -> Job:
     """Stop a job: at once while it waits, else it saves a checkpoint first (`stopping`). Safe to repeat."""
-    return Job.of(cancel_job(service, job_id))
+    return Job.of(cancel_job(service, principal, job_id))
 
 
 @router.post("/jobs/{job_id}/retry", responses=answers(404, 409))
-def retry(service: ServiceDep, job_id: str) -> Job:
+def retry(service: ServiceDep, principal: PrincipalDep, job_id: str) -> Job:
     """Queue a failed or cancelled job again; it goes on from its last checkpoint."""
-    return Job.of(retry_job(service, job_id))
+    return Job.of(retry_job(service, principal, job_id))
 
 
 @router.delete("/jobs/{job_id}", status_code=204, responses=answers(404, 409))

@@ -10,6 +10,7 @@ from sqlalchemy import func, select
 from store.database import Database
 from store.errors import IdempotencyConflict
 from store.idempotency import create_or_replay, find_replay
+from store.jobs import DEFAULT_PROJECT
 from store.tables import Job
 from tests.store.given import new_job
 
@@ -30,14 +31,14 @@ def test_another_body_under_the_same_key_is_refused(database: Database) -> None:
         with pytest.raises(IdempotencyConflict, match="'k' was used for another request body"):
             create_or_replay(session, "k", b"other", new_job())
         with pytest.raises(IdempotencyConflict):
-            find_replay(session, "k", b"other")
+            find_replay(session, DEFAULT_PROJECT, "k", b"other")
 
 
 def test_a_key_can_be_looked_up_without_creating_anything(database: Database) -> None:
     with database.transaction() as session:
-        assert find_replay(session, "k", b"body") is None
+        assert find_replay(session, DEFAULT_PROJECT, "k", b"body") is None
         job, _ = create_or_replay(session, "k", b"body", new_job())
-        replayed = find_replay(session, "k", b"body")
+        replayed = find_replay(session, DEFAULT_PROJECT, "k", b"body")
         assert replayed is not None
         assert replayed.id == job.id
 
