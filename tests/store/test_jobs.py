@@ -237,7 +237,9 @@ def test_only_failed_and_cancelled_jobs_can_be_retried(database: Database) -> No
                 retry_job(session, job.id)
 
 
-def test_deleting_forgets_everything_about_a_finished_job_but_its_history_and_nothing_else(database: Database) -> None:
+def test_deleting_forgets_all_about_a_finished_job_but_its_history_and_nothing_else(
+    database: Database,
+) -> None:
     with database.transaction() as session:
         host(session)
         kept, _ = create_or_replay(session, "kept", b"1", new_job(labels={"a": "b"}))
