@@ -44,6 +44,10 @@ def test_the_argument_file_gives_a_quantized_model_that_generates(
     assert metrics["quantized_layers"] == {"gemma": 14, "bloom": 8}[family]
     assert metrics["eval_ppl"] == pytest.approx(metrics["eval_ppl_before"], rel=0.05)
     assert metrics["bytes_after"] < metrics["bytes_before"]
+    assert service.client.get(f"/jobs/{job['id']}/result").json()["metrics"] == metrics
+    before, after = service.pages(f"/jobs/{job['id']}/metrics", kind="eval")
+    assert (before["step"], before["values"]["eval_ppl"]) == (0, metrics["eval_ppl_before"])
+    assert (after["step"], after["values"]["eval_ppl"]) == (2, metrics["eval_ppl"])
 
     folder = download_result(service, job["id"], tmp_path / "result")
     report = json.loads((folder / "quantization_report.json").read_text())

@@ -156,10 +156,14 @@ by layer, later layers see what the quantized ones before them give.
 * `do_awq`: the same bits in groups, in the layout of compressed-tensors; `auto_clip` narrows ranges.
 
 `weight_quant_method` groupwise gives every 128 inputs a scale of their own, or as many fewer as divide the
-inputs of all layers. With `lora` and `lora_path` the adapter is merged first. The result is a model directory
-with `quantization_report.json`: the error of every layer, what was skipped and why, and with `do_eval` the
-metrics before and after. The job's metrics have `eval_ppl_before`, `eval_ppl`, `bytes_before`, `bytes_after`,
-`worst_layer_error` and `quantized_layers`.
+inputs of all layers. An adapter is merged into its base first, whether it is named as the model or in
+`lora_path` with `lora`. output_dir may not be, nor contain, the folder of the model or the adapter.
+
+The result is a model directory with `quantization_report.json`: the error of every layer, what was skipped
+and why, and with `do_eval` the metrics before and after. `all_results.json`, and `metrics` in the answer of
+GET /jobs/{id}/result, have `eval_ppl_before`, `eval_ppl`, `bytes_before`, `bytes_after`,
+`worst_layer_error`, `quantized_layers` and more. GET /jobs/{id}/metrics has the two evaluations of `do_eval`:
+before, at step 0, and after, at the last step (a step is a decoder layer).
 
 ## Export
 
@@ -168,6 +172,8 @@ Paddle's inference library read: `input_ids`, int64 [batch, sequence] of any siz
 logits, float32 [batch, sequence, vocabulary]. Weights of a quantized model are float32 again, and inputs of
 its layers are not rounded. The graph is loaded and run before the job succeeds; the metric `max_difference`
 is how far its logits are from the model's, relative to the largest one, at most 1e-4. Merge an adapter first.
+output_dir may not be, contain, or lie in the folder of the model. `do_export` in another task's argument file
+is refused with a pointer to this task.
 
 ## Several devices
 

@@ -267,6 +267,7 @@ def test_secrets_are_neither_kept_nor_shown() -> None:
         ("continue_training", False),
         ("autoregressive", True),
         ("do_predict", True),
+        ("do_export", True),
         ("benchmark", True),
         ("device", "xpu"),
         ("save_to_aistudio", True),
@@ -277,6 +278,12 @@ def test_what_would_change_the_result_is_refused_with_a_reason(read: Read, name:
     problem = next(problem for problem in reading.problems if problem.loc == (name,))
     assert problem.msg.startswith(f"got {json.dumps(value)}: ")
     assert problem.hint.startswith("Leave it out")
+
+
+def test_do_export_points_to_the_task(read: Read) -> None:
+    (problem,) = read(do_export=True).problems
+    assert problem.loc == ("do_export",)
+    assert "task export, with this job's result as the model" in problem.msg
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What the job does, how long, with which batches; where it writes."""
 
 from trainer.config.fields.base import FieldGroup
-from trainer.config.standing import REQUIRED, later, no_effect, setting
+from trainer.config.standing import REQUIRED, later, no_effect, refused, setting
 from trainer.config.values import Flag, PathText, PositiveOrUnset, Real, TextList, Whole, WholeLists
 
 COLUMNS = no_effect("records have fixed fields, so there are no columns to choose")
@@ -18,7 +18,11 @@ class LoopFields(FieldGroup):
     do_train: Flag = setting(False, "Train.")
     do_eval: Flag = setting(False, "Evaluate; true as well when evaluation_strategy is not `no`.")
     do_predict: Flag = setting(False, "Predict on test.json.", later("prediction"))
-    do_export: Flag = setting(False, "Export an inference model.", later("export"))
+    do_export: Flag = setting(
+        False,
+        "Export an inference model.",
+        refused("a graph is made by a job of its own: task export, with this job's result as the model"),
+    )
     per_device_train_batch_size: Whole = setting(8, "Examples per device and micro-step.", ge=1)
     per_device_eval_batch_size: Whole = setting(8, "Examples per device in evaluation.", ge=1)
     gradient_accumulation_steps: Whole = setting(1, "Micro-steps per optimizer step.", ge=1)
