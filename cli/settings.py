@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cli.errors import INVALID, CliError
-from store.settings import SCHEMES, Settings
+from store.settings import UNSHOWN, Settings
 from worker.devices import DeviceError, host_devices
 
 PREFIX = "REGATTA_"
@@ -56,11 +56,11 @@ def check_devices(settings: Settings) -> None:
 
 
 def _problem(entry: ErrorDetails, given: Collection[str]) -> dict[str, object]:
-    """A setting that came from the environment is named by its variable. URLs may hold passwords."""
+    """A setting that came from the environment is named by its variable. What may be a password is not shown."""
     name = str(entry["loc"][0])
     msg = entry["msg"].removeprefix("Value error, ")
     return {
         "loc": [name if name in given else f"{PREFIX}{name.upper()}", *entry["loc"][1:]],
-        "msg": f"got {msg}" if name in SCHEMES else f"got {entry['input']!r}: {msg}",
+        "msg": f"got {msg}" if name in UNSHOWN else f"got {entry['input']!r}: {msg}",
         "hint": Settings.model_fields[name].description or "",
     }

@@ -18,6 +18,7 @@ from cli.settings import check_devices, read_settings
 from cli.stop_signals import StopSignals
 from cli.supervisor import write_atomically
 from store.broker import BrokerError
+from store.secretbox import ensure_key_file
 from store.settings import Settings
 
 TICK_S = 0.2
@@ -48,6 +49,7 @@ def run_up(options: Options) -> None:
     make_directory(run_dir)
     with only_one(run_dir), broker_errors(), StopSignals() as signals:
         settings = settings.model_copy(update={"api_port": free_port(settings.api_host, settings.api_port)})
+        ensure_key_file(settings)
         service = LocalService(settings, console(stderr=True))
         announcement = run_dir / "server.json"
         try:

@@ -19,6 +19,8 @@ Seconds = Annotated[float, Field(gt=0)]
 Roots = Annotated[tuple[Path, ...], NoDecode]
 Names = Annotated[tuple[str, ...], NoDecode]
 
+_KEY = re.compile(r"[A-Za-z0-9_-]{43}=")
+
 SCHEMES = {
     "database_url": ("sqlite", "postgresql"),
     "broker_url": ("redis", "rediss", "unix"),
@@ -26,12 +28,19 @@ SCHEMES = {
 }
 """What each URL may begin with; a database's may name its driver too (`postgresql+psycopg`)."""
 
+UNSHOWN = frozenset({*SCHEMES, "secret_key"})
+"""Settings that may hold a password or a key: no message shows what was given."""
+
 
 class Settings(BaseSettings):
     """Everything an operator can set. Paths are absolute once read."""
 
     model_config = SettingsConfigDict(
-        env_prefix="REGATTA_", frozen=True, validate_default=True, use_attribute_docstrings=True
+        env_prefix="REGATTA_",
+        frozen=True,
+        validate_default=True,
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,
     )
 
     data_dir: Path = Path("regatta-data")
@@ -50,6 +59,11 @@ class Settings(BaseSettings):
     """Folders that data sets may be read from (JSON list or a:b)."""
     allow_hub: bool = False
     """Whether trainers may fetch models from the Hugging Face hub."""
+
+    secret_key: Annotated[tuple[str, ...], NoDecode, Field(repr=False)] = ()
+    """Keys of stored secrets (JSON list or a:b), the newest first; default: a file in the data directory."""
+    api_keys_required: bool = False
+    """Whether every request needs a key; without, the API listens on loopback only."""
 
     api_host: str = "127.0.0.1"
     """Address that the API listens on."""
@@ -89,7 +103,7 @@ class Settings(BaseSettings):
     log_stream_entries: int = Field(default=1000, gt=0)
     """Entries kept in the live log stream of a job."""
 
-    @field_validator("model_roots", "data_roots", "allowed_hosts", mode="before")
+    @field_validator("model_roots", "data_roots", "allowed_hosts", "secret_key", mode="before")
     @classmethod
     def _split_list(cls, value: Any) -> Any:
         if not isinstance(value, str):
@@ -126,6 +140,16 @@ class Settings(BaseSettings):
         host = rest.partition("/")[0].rpartition("@")[2]
         if re.search(r":[^]:]*[^]:0-9][^]:]*$", host):
             raise ValueError("a URL whose port is not a number; in a password / is written %2F")
+        return value
+
+    @field_validator("secret_key", mode="after")
+    @classmethod
+    def _keys(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for key in value:
+            if not _KEY.fullmatch(key):
+                raise ValueError(
+                    "a key that is not 32 bytes in URL-safe base64; see `regatta keys secret-key`"
+                )
         return value
 
     @field_validator("data_dir", "work_dir", mode="after")
