@@ -181,7 +181,9 @@ class WebhookDelivery(Base):
 
 
 class Job(Base):
-    """What was asked for, and where it stands. `attempt` is the fencing number of everything that writes."""
+    """What was asked for, and where it stands. `attempt` is the fencing number of everything that writes;
+    what attempts before `fresh_attempt` have saved is not gone on from.
+    """
 
     __tablename__ = "jobs"
 
@@ -189,6 +191,7 @@ class Job(Base):
     project: Mapped[str] = mapped_column(Name, ForeignKey("projects.name"))
     submitted_by: Mapped[str] = mapped_column(Name, default="")
     pipeline_id: Mapped[str | None] = mapped_column(Id, ForeignKey("pipelines.id"), index=True)
+    pipeline_step: Mapped[str | None] = mapped_column(Name)
     name: Mapped[str | None] = mapped_column(Name)
     task: Mapped[str] = mapped_column(Word)
     status: Mapped[str] = mapped_column(Word)
@@ -202,6 +205,7 @@ class Job(Base):
     max_retries: Mapped[int] = mapped_column(default=0)
     retries: Mapped[int] = mapped_column(default=0)
     lost_leases: Mapped[int] = mapped_column(default=0)
+    fresh_attempt: Mapped[int] = mapped_column(default=1)
     timeout_s: Mapped[float | None]
     not_before: Mapped[float | None]
     evidence: Mapped[dict[str, Any] | None] = mapped_column(JsonValue)
@@ -228,6 +232,14 @@ class Job(Base):
         Index(None, "project", "status", "created_at", "id"),
         Index(None, "task", "created_at", "id"),
         Index(None, "name", "created_at", "id"),
+        Index(
+            "ix_jobs_queue",
+            priority.desc(),
+            "created_at",
+            "id",
+            sqlite_where=text("status = 'queued'"),
+            postgresql_where=text("status = 'queued'"),
+        ),
     )
 
     @property

@@ -173,8 +173,10 @@ def upgrade() -> None:
     op.execute(sa.text("UPDATE job_events SET project = :name").bindparams(name=DEFAULT))
     _add("jobs", sa.Column("project", sa.String(255), nullable=False), DEFAULT)
     _add("jobs", sa.Column("submitted_by", sa.String(255), nullable=False), "")
+    _add("jobs", sa.Column("fresh_attempt", sa.Integer(), nullable=False), "1")
     with op.batch_alter_table("jobs") as batch_op:
         batch_op.add_column(sa.Column("pipeline_id", sa.String(36), nullable=True))
+        batch_op.add_column(sa.Column("pipeline_step", sa.String(255), nullable=True))
         batch_op.add_column(sa.Column("not_before", sa.Double(), nullable=True))
         batch_op.add_column(sa.Column("evidence", sa.JSON(none_as_null=True), nullable=True))
         batch_op.add_column(sa.Column("estimate", sa.JSON(none_as_null=True), nullable=True))
@@ -191,6 +193,14 @@ def upgrade() -> None:
         batch_op.create_foreign_key(
             batch_op.f("fk_jobs_pipeline_id_pipelines"), "pipelines", ["pipeline_id"], ["id"]
         )
+    queued = sa.text("status = 'queued'")
+    op.create_index(
+        "ix_jobs_queue",
+        "jobs",
+        [sa.text("priority DESC"), "created_at", "id"],
+        sqlite_where=queued,
+        postgresql_where=queued,
+    )
 
 
 def _add(table: str, column: sa.Column, value: str | sa.ColumnElement[bool]) -> None:
@@ -203,6 +213,7 @@ def _add(table: str, column: sa.Column, value: str | sa.ColumnElement[bool]) -> 
 
 
 def downgrade() -> None:
+    op.drop_index("ix_jobs_queue", "jobs")
     with op.batch_alter_table("jobs") as batch_op:
         batch_op.drop_constraint(batch_op.f("fk_jobs_pipeline_id_pipelines"), type_="foreignkey")
         batch_op.drop_constraint(batch_op.f("fk_jobs_project_projects"), type_="foreignkey")
@@ -212,7 +223,9 @@ def downgrade() -> None:
         batch_op.drop_column("estimate")
         batch_op.drop_column("evidence")
         batch_op.drop_column("not_before")
+        batch_op.drop_column("pipeline_step")
         batch_op.drop_column("pipeline_id")
+        batch_op.drop_column("fresh_attempt")
         batch_op.drop_column("submitted_by")
         batch_op.drop_column("project")
 
