@@ -13,7 +13,8 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from store.clock import database_now
-from store.states import Reason, Status, lock_job, transition
+from store.reasons import Reason
+from store.states import Status, lock_job, transition
 from store.tables import Attempt, AttemptNode, Host, Job, OutboxMessage
 
 

@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from store.clock import database_now
 from store.errors import Conflict, NotFound
 from store.pages import Page, decode_cursor, encode_cursor
-from store.states import TERMINAL, Reason, Status, lock_job, transition
+from store.reasons import Reason
+from store.states import TERMINAL, Status, lock_job, transition
 from store.tables import AttemptNode, Job, JobEvent, JobLabel
 
 MAX_PAGE = 1000
@@ -181,7 +182,7 @@ def request_cancel(session: Session, job_id: str, actor: str = "") -> Job:
     if status in TERMINAL:
         raise Conflict(f"job {job_id} is {status.value}; only an unfinished job can be cancelled")
     if status is Status.queued:
-        transition(session, job_id, Status.cancelled, reason=Reason.cancel_requested, actor=actor)
+        transition(session, job_id, Status.cancelled, reason=Reason.user_cancelled, actor=actor)
     elif status is not Status.stopping:
         transition(session, job_id, Status.stopping, reason=Reason.cancel_requested, actor=actor)
         if not _is_claimed(session, job_id, attempt):
@@ -189,7 +190,7 @@ def request_cancel(session: Session, job_id: str, actor: str = "") -> Job:
                 session,
                 job_id,
                 Status.cancelled,
-                reason=Reason.stopped_by_user,
+                reason=Reason.user_cancelled,
                 actor=actor,
                 message="No host had started the job yet.",
             )

@@ -6,7 +6,8 @@ from sqlalchemy import exists, select, update
 from sqlalchemy.orm import Session
 
 from store.clock import database_now
-from store.states import ACTIVE, Reason, Status, lock_job, transition
+from store.reasons import Reason
+from store.states import ACTIVE, Status, lock_job, transition
 from store.tables import Attempt, AttemptNode, Job, OutboxMessage
 
 
@@ -59,11 +60,11 @@ def _reap_lost(session: Session, job_id: str, attempt: int, before: float, lost_
         update(Job).where(Job.id == job_id).values(lost_leases=Job.lost_leases + 1).returning(Job.lost_leases)
     ).scalar_one()
     message = f"No sign of life from {', '.join(hosts)}."
-    to, reason = Status.queued, Reason.lease_lost
+    to, reason = Status.queued, Reason.host_lost
     if seen[0] is Status.stopping:
-        to = Status.cancelled
+        to, reason = Status.cancelled, Reason.user_cancelled
     elif losses >= lost_limit:
-        to, reason = Status.failed, Reason.host_lost
+        to = Status.failed
         message += f" This was loss {losses} in a row without a new checkpoint; the job is not tried again."
     transition(session, job_id, to, reason=reason, message=message, attempt=attempt)
     return Reaped(job_id, attempt, to, reason)

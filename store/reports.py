@@ -15,7 +15,8 @@ from store.errors import OffsetConflict
 from store.events import add_event
 from store.jobs import update_progress
 from store.metrics import EVAL, TRAIN, record
-from store.states import INTERRUPTIONS, Reason, Status, lock_job, transition
+from store.reasons import INTERRUPTIONS, Reason
+from store.states import Status, lock_job, transition
 from store.tables import Attempt, AttemptNode, Job
 
 Event = Mapping[str, Any]
@@ -180,7 +181,7 @@ def _has_succeeded(session: Session, attempt: Attempt, owner: str) -> bool:
 def _move_on(session: Session, job_id: str, attempt: int, status: Status, outcome: Outcome) -> None:
     to, reason = outcome.status, outcome.reason
     if status is Status.stopping:
-        to, reason = Status.cancelled, Reason.stopped_by_user
+        to, reason = Status.cancelled, Reason.user_cancelled
     elif to is Status.cancelled:
         raise ValueError(f"job {job_id} was not asked to stop; it can succeed or fail, not be cancelled")
     elif to is Status.succeeded:

@@ -12,6 +12,7 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from store.clock import database_now
+from store.reasons import FAULTS, INTERRUPTIONS, Reason
 from store.tables import Attempt, AttemptNode, Job, JobEvent, OutboxMessage
 
 
@@ -27,66 +28,22 @@ class Status(StrEnum):
     cancelled = "cancelled"
 
 
-class Reason(StrEnum):
-    """Why a job has the status it has."""
-
-    submitted = "submitted"
-    retried = "retried"
-    placed = "placed"
-    started = "started"
-    completed = "completed"
-    cancel_requested = "cancel_requested"
-    stopped_by_user = "stopped_by_user"
-    bad_config = "bad_config"
-    bad_data = "bad_data"
-    trainer_error = "trainer_error"
-    trainer_killed = "trainer_killed"
-    nan_loss = "nan_loss"
-    out_of_memory = "out_of_memory"
-    timeout = "timeout"
-    artifacts_unavailable = "artifacts_unavailable"
-    start_timeout = "start_timeout"
-    lease_lost = "lease_lost"
-    host_stopping = "host_stopping"
-    host_lost = "host_lost"
-    no_such_host = "no_such_host"
-
-
 TERMINAL = frozenset({Status.succeeded, Status.failed, Status.cancelled})
 ACTIVE = frozenset({Status.starting, Status.running, Status.stopping})
 
-FAULTS = frozenset(
-    {
-        Reason.bad_config,
-        Reason.bad_data,
-        Reason.trainer_error,
-        Reason.trainer_killed,
-        Reason.nan_loss,
-        Reason.out_of_memory,
-        Reason.timeout,
-        Reason.artifacts_unavailable,
-        Reason.host_lost,
-        Reason.no_such_host,
-    }
-)
-"""Why an attempt can fail."""
-
-INTERRUPTIONS = frozenset({Reason.lease_lost, Reason.host_stopping})
-"""What ends an attempt without any fault of the job; never counted against its `max_retries`."""
-
 TRANSITIONS: Mapping[tuple[Status, Status], frozenset[Reason]] = {
     (Status.queued, Status.starting): frozenset({Reason.placed}),
-    (Status.queued, Status.cancelled): frozenset({Reason.cancel_requested}),
-    (Status.queued, Status.failed): frozenset({Reason.no_such_host}),
+    (Status.queued, Status.cancelled): frozenset({Reason.user_cancelled}),
+    (Status.queued, Status.failed): frozenset({Reason.dependency_failed}),
     (Status.starting, Status.running): frozenset({Reason.started}),
     (Status.starting, Status.stopping): frozenset({Reason.cancel_requested}),
     (Status.starting, Status.failed): FAULTS,
-    (Status.starting, Status.queued): FAULTS | INTERRUPTIONS | {Reason.start_timeout},
+    (Status.starting, Status.queued): FAULTS | INTERRUPTIONS,
     (Status.running, Status.succeeded): frozenset({Reason.completed}),
     (Status.running, Status.stopping): frozenset({Reason.cancel_requested}),
     (Status.running, Status.failed): FAULTS,
-    (Status.running, Status.queued): FAULTS | INTERRUPTIONS,
-    (Status.stopping, Status.cancelled): frozenset({Reason.stopped_by_user, Reason.lease_lost}),
+    (Status.running, Status.queued): FAULTS | INTERRUPTIONS - {Reason.start_timeout},
+    (Status.stopping, Status.cancelled): frozenset({Reason.user_cancelled}),
     (Status.failed, Status.queued): frozenset({Reason.retried}),
     (Status.cancelled, Status.queued): frozenset({Reason.retried}),
 }

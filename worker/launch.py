@@ -13,9 +13,10 @@ import uuid_utils
 
 from store.attempts import Claim, claim
 from store.database import Database
+from store.reasons import Reason
 from store.reports import Outcome, finish
 from store.settings import Settings
-from store.states import Reason, Status
+from store.states import Status
 from store.wake import SCHEDULER, job_channel, wake
 from trainer.config.preflight import Roots
 from worker.clock import boottime
@@ -74,7 +75,7 @@ class Launcher:
             outcome = Outcome(Status.failed, Reason.bad_config, str(error))
         else:
             message = f"Host {self._settings.host_name} could not start the job: {error}."
-            outcome = Outcome(Status.failed, Reason.trainer_error, message, retryable=True)
+            outcome = Outcome(Status.failed, Reason.host_failed, message, retryable=True)
         log.error("job %s: %s", claimed.job_id, outcome.message)
         with self._database.transaction() as session:
             finish(session, claimed.job_id, claimed.attempt, owner, outcome)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from store.reasons import Reason
 from store.reports import Outcome
-from store.states import Reason, Status
+from store.states import Status
 
 EXIT_BAD_CONFIG = 2
 EXIT_BAD_DATA = 3
@@ -48,7 +49,7 @@ class Ending:
 def decide(ending: Ending) -> Outcome | None:
     """The outcome to report; None when the trainer left because its lease was over, which is no outcome."""
     if ending.stop is Stop.cancel:
-        return Outcome(Status.cancelled, Reason.stopped_by_user, _stopped(ending), ending.exit_code)
+        return Outcome(Status.cancelled, Reason.user_cancelled, _stopped(ending), ending.exit_code)
     if ending.exit_code == EXIT_DEADLINE:
         return None
     completed = ending.result is not None and not ending.result.get("stopped")
@@ -58,7 +59,7 @@ def decide(ending: Ending) -> Outcome | None:
         )
     if ending.stop is Stop.timeout:
         message = f"It ran longer than its timeout_s of {ending.timeout_s:g} seconds. {_stopped(ending)}"
-        return _failed(ending, Reason.timeout, message)
+        return _failed(ending, Reason.timed_out, message)
     if ending.stop is Stop.host_stopping:
         message = f"The service on this host was shut down. {_stopped(ending)}"
         return _failed(ending, Reason.host_stopping, message, retryable=True)
@@ -82,7 +83,7 @@ def _ended_early(ending: Ending) -> Outcome:
     if ending.result is None:
         unexplained = "The trainer exited with code 0 but reported no result; its log may tell why."
         message = ending.error["msg"] if ending.error else unexplained
-        return _failed(ending, Reason.trainer_error, message)
+        return _failed(ending, Reason.trainer_crashed, message)
     message = "The trainer stopped early with a checkpoint: something outside the service sent it SIGTERM."
     return _failed(ending, Reason.trainer_killed, message, retryable=True)
 
@@ -120,7 +121,7 @@ def _by_code(ending: Ending) -> Outcome:
         return _failed(ending, Reason.nan_loss, message)
     if kind == "oom":
         return _failed(ending, Reason.out_of_memory, message)
-    return _failed(ending, Reason.trainer_error, message, retryable=True)
+    return _failed(ending, Reason.trainer_crashed, message, retryable=True)
 
 
 def _failed(ending: Ending, reason: Reason, message: str, *, retryable: bool = False) -> Outcome:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from store.attempts import Renewal, release, renew
+from store.reasons import Reason
 from store.reports import Outcome, finish
 from store.settings import get_settings
-from store.states import Reason, Status
+from store.states import Status
 from store.wake import SCHEDULER, Listener, job_channel, wake
 from worker.clock import boottime
 from worker.deadline import Deadline

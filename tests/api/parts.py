@@ -21,9 +21,10 @@ from store.database import Database
 from store.hosts import register_host
 from store.jobs import existing_job
 from store.logs import LogArchive, LogLine, LogStream
+from store.reasons import Reason
 from store.reports import Outcome, finish, report
 from store.settings import Settings
-from store.states import Reason, Status
+from store.states import Status
 
 DEADLINE_S = 20.0
 

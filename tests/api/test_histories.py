@@ -6,7 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from store.states import Reason, Status
+from store.reasons import Reason
+from store.states import Status
 from tests.api.parts import Job, data, ids, places, stream, streaming, take
 
 
@@ -145,7 +146,7 @@ def test_a_step_that_is_repeated_by_a_later_attempt_comes_again(
 ) -> None:
     job.start()
     job.step(1, 2)
-    job.finish(Status.failed, Reason.trainer_error)
+    job.finish(Status.failed, Reason.trainer_crashed)
     with streaming(client, f"{job.path}/metrics") as events:
         assert [event.type for event in events] == ["metric", "metric", "end"]
     client.post(f"{job.path}/retry")

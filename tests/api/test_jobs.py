@@ -7,8 +7,9 @@ import httpx
 import pytest
 
 from store.database import Database
+from store.reasons import Reason
 from store.settings import Settings
-from store.states import Reason, Status
+from store.states import Status
 from tests.api.parts import Job, places, serving
 
 Submit = Callable[..., dict[str, Any]]
@@ -122,7 +123,7 @@ def test_a_running_job_stops_when_it_is_cancelled(client: httpx.Client, job: Job
 
 def test_a_failed_job_can_be_retried(client: httpx.Client, job: Job) -> None:
     job.start()
-    job.finish(Status.failed, Reason.trainer_error)
+    job.finish(Status.failed, Reason.trainer_crashed)
     answer = client.post(f"{job.path}/retry")
     assert answer.status_code == 200
     assert (answer.json()["status"], answer.json()["attempt"]) == ("queued", 2)

@@ -12,7 +12,8 @@ from store.attempts import Node, claim, host_queue, place, release, renew
 from store.database import Database, database_now
 from store.hosts import busy_devices
 from store.jobs import create_job, existing_job, request_cancel
-from store.states import Reason, Status, transition
+from store.reasons import Reason
+from store.states import Status, transition
 from store.tables import Attempt, AttemptNode, OutboxMessage
 from tests.store.given import (
     HOST,
@@ -81,7 +82,7 @@ def test_a_job_that_is_not_queued_any_more_is_not_placed(database: Database) -> 
 def test_a_job_waits_until_its_former_hosts_have_let_go(database: Database) -> None:
     with database.transaction() as session:
         job, _ = claimed_job(session)
-        transition(session, job.id, Status.queued, reason=Reason.trainer_error)
+        transition(session, job.id, Status.queued, reason=Reason.trainer_crashed)
         again = existing_job(session, job.id)
         assert not place(session, again, [Node(HOST, (1,))])
         release(session, job.id, 1, OWNER)
@@ -194,7 +195,7 @@ def test_a_lease_that_ran_out_can_be_renewed_until_it_is_reaped(database: Databa
     run_out_of_time(database, job.id)
     with database.transaction() as session:
         assert renew(session, job.id, 1, OWNER, ttl_s=TTL_S).alive
-        transition(session, job.id, Status.queued, reason=Reason.lease_lost)
+        transition(session, job.id, Status.queued, reason=Reason.host_lost)
         assert not renew(session, job.id, 1, OWNER, ttl_s=TTL_S).alive
 
 

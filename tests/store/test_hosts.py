@@ -14,8 +14,9 @@ from store.hosts import (
     set_accepts_jobs,
 )
 from store.leases import acquire_lease, release_lease
+from store.reasons import Reason
 from store.reports import Outcome, finish
-from store.states import Reason, Status
+from store.states import Status
 from store.tables import Host, Lease
 from tests.store.given import HOST, OWNER, TTL_S, host, placed_job, queued_job
 

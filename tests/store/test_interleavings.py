@@ -20,15 +20,16 @@ from store.events import list_events
 from store.jobs import existing_job, request_cancel, retry_job
 from store.outbox import publish
 from store.reaper import reap
+from store.reasons import Reason
 from store.reports import Outcome, finish, report
-from store.states import ACTIVE, TERMINAL, TRANSITIONS, Reason, Status
+from store.states import ACTIVE, TERMINAL, TRANSITIONS, Status
 from store.tables import Attempt, AttemptNode
 from tests.store.given import host, queued_job, run_out_of_time
 
 HOSTS = ("a", "b")
 OUTCOMES = (
     Outcome(Status.succeeded, Reason.completed),
-    Outcome(Status.failed, Reason.trainer_error, retryable=True),
+    Outcome(Status.failed, Reason.trainer_crashed, retryable=True),
     Outcome(Status.failed, Reason.bad_data),
     Outcome(Status.failed, Reason.host_stopping, retryable=True),
 )

@@ -21,13 +21,14 @@ from store.jobs import (
     retry_job,
     update_progress,
 )
+from store.reasons import Reason
 from store.reports import Outcome, finish
-from store.states import Reason, Status, transition
+from store.states import Status, transition
 from store.tables import Base, Host, Job, JobEvent
 from tests.store.given import HOST, OWNER, TTL_S, claimed_job, host, new_job, placed_job, queued_job
 
 
-def finished_job(session, status: Status = Status.failed, reason: Reason = Reason.trainer_error) -> Job:
+def finished_job(session, status: Status = Status.failed, reason: Reason = Reason.trainer_crashed) -> Job:
     job, _ = claimed_job(session)
     finish(session, job.id, 1, OWNER, Outcome(status, reason))
     return existing_job(session, job.id)
@@ -177,7 +178,7 @@ def test_a_queued_job_says_what_it_waits_for(database: Database) -> None:
 def test_cancelling_a_queued_job_ends_it_at_once(database: Database) -> None:
     with database.transaction() as session:
         job = request_cancel(session, queued_job(session).id)
-        assert (job.status, job.reason) == ("cancelled", "cancel_requested")
+        assert (job.status, job.reason) == ("cancelled", "user_cancelled")
         assert job.finished_at is not None
 
 

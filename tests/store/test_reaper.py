@@ -12,8 +12,9 @@ from store.hosts import busy_devices
 from store.jobs import existing_job, request_cancel
 from store.outbox import publish
 from store.reaper import Reaped, reap
+from store.reasons import Reason
 from store.reports import Outcome, finish
-from store.states import Reason, Status, transition
+from store.states import Status, transition
 from store.tables import AttemptNode, JobEvent, OutboxMessage
 from tests.store.given import HOST, OWNER, TTL_S, claimed_job, host, placed_job, queued_job, run_out_of_time
 
@@ -34,7 +35,7 @@ def test_a_silent_attempt_is_ended_and_its_job_queued_again(database: Database) 
         job, _ = claimed_job(session)
         transition(session, job.id, Status.running, reason=Reason.started)
     run_out_of_time(database, job.id)
-    assert reap_now(database) == [Reaped(job.id, 1, Status.queued, Reason.lease_lost)]
+    assert reap_now(database) == [Reaped(job.id, 1, Status.queued, Reason.host_lost)]
     assert reap_now(database) == []
     with database.transaction() as session:
         again = existing_job(session, job.id)
@@ -76,7 +77,7 @@ def test_a_silent_attempt_of_a_job_that_was_to_stop_leaves_it_cancelled(database
         job, _ = claimed_job(session)
         request_cancel(session, job.id)
     run_out_of_time(database, job.id)
-    assert reap_now(database) == [Reaped(job.id, 1, Status.cancelled, Reason.lease_lost)]
+    assert reap_now(database) == [Reaped(job.id, 1, Status.cancelled, Reason.user_cancelled)]
 
 
 def test_a_finished_job_is_never_reaped(database: Database) -> None:
@@ -120,7 +121,7 @@ def test_a_gang_with_one_silent_host_is_lost_and_the_other_keeps_its_devices_unt
             claim(session, job.id, 1, name, f"runner-{name}", ttl_s=TTL_S)
         silent = update(AttemptNode).where(AttemptNode.host == "b")
         session.execute(silent.values(lease_until=AttemptNode.lease_until - 1000))
-    assert reap_now(database) == [Reaped(job.id, 1, Status.queued, Reason.lease_lost)]
+    assert reap_now(database) == [Reaped(job.id, 1, Status.queued, Reason.host_lost)]
     with database.transaction() as session:
         assert busy_devices(session) == {"a": {0}}
         assert not renew(session, job.id, 1, "runner-a", ttl_s=TTL_S).alive
@@ -144,7 +145,7 @@ def test_several_reapers_end_each_attempt_once(database: Database, reapers: int)
         reaped = [one for many in pool.map(lambda _: reap_now(database), range(reapers)) for one in many]
     assert sorted(one.job_id for one in reaped) == sorted(job.id for job in jobs)
     with database.reading() as session:
-        requeued = select(func.count()).where(JobEvent.reason == "lease_lost")
+        requeued = select(func.count()).where(JobEvent.reason == "host_lost")
         assert session.execute(requeued).scalar_one() == 8
 
 

@@ -13,13 +13,14 @@ from store.events import list_events
 from store.hosts import busy_devices
 from store.jobs import existing_job, request_cancel
 from store.metrics import list_metrics
+from store.reasons import INTERRUPTIONS, Reason
 from store.reports import Outcome, finish, report
-from store.states import INTERRUPTIONS, Reason, Status, transition
+from store.states import Status, transition
 from store.tables import Attempt, Job
 from tests.store.given import HOST, OWNER, TTL_S, claimed_job, host, queued_job
 
 DONE = Outcome(Status.succeeded, Reason.completed, exit_code=0)
-CRASHED = Outcome(Status.failed, Reason.trainer_error, "it crashed", exit_code=1, retryable=True)
+CRASHED = Outcome(Status.failed, Reason.trainer_crashed, "it crashed", exit_code=1, retryable=True)
 
 
 def progress(step: int, **values: Any) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def test_reports_and_outcomes_of_an_outdated_attempt_are_refused(database: Datab
         attempt = 2 if case == "other attempt" else 1
         job_id = "nope" if case == "unknown job" else job.id
         if case == "requeued":
-            transition(session, job.id, Status.queued, reason=Reason.lease_lost)
+            transition(session, job.id, Status.queued, reason=Reason.host_lost)
         if case == "finished":
             transition(session, job.id, Status.failed, reason=Reason.host_lost)
         before = existing_job(session, job.id).status
@@ -235,7 +236,7 @@ def test_an_interruption_costs_no_retry(database: Database, reason: Reason) -> N
         assert (again.status, again.attempt, again.retries) == ("queued", 2, 0)
 
 
-@pytest.mark.parametrize("outcome", [DONE, CRASHED, Outcome(Status.cancelled, Reason.stopped_by_user)])
+@pytest.mark.parametrize("outcome", [DONE, CRASHED, Outcome(Status.cancelled, Reason.user_cancelled)])
 def test_a_job_that_was_asked_to_stop_ends_cancelled_whatever_its_trainer_did(
     database: Database, outcome: Outcome
 ) -> None:
@@ -244,14 +245,14 @@ def test_a_job_that_was_asked_to_stop_ends_cancelled_whatever_its_trainer_did(
         request_cancel(session, job.id)
         assert finish(session, job.id, 1, OWNER, outcome)
         ended = existing_job(session, job.id)
-        assert (ended.status, ended.reason) == ("cancelled", "stopped_by_user")
+        assert (ended.status, ended.reason) == ("cancelled", "user_cancelled")
 
 
 def test_nobody_but_the_user_cancels_a_job(database: Database) -> None:
     with database.transaction() as session:
         job, _ = claimed_job(session)
         with pytest.raises(ValueError, match="was not asked to stop"):
-            finish(session, job.id, 1, OWNER, Outcome(Status.cancelled, Reason.stopped_by_user))
+            finish(session, job.id, 1, OWNER, Outcome(Status.cancelled, Reason.user_cancelled))
 
 
 def test_an_outcome_is_an_end() -> None:

@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 from store.database import Database
 from store.events import list_events
 from store.jobs import existing_job
-from store.states import ACTIVE, FAULTS, TERMINAL, TRANSITIONS, Reason, Status, transition
+from store.reasons import FAULTS, Reason
+from store.states import ACTIVE, TERMINAL, TRANSITIONS, Status, transition
 from store.tables import Attempt, Job, JobEvent
 from tests.store.given import claimed_job, placed_job, queued_job
 
@@ -90,7 +91,7 @@ def test_the_guard_refuses_another_attempt_another_source_and_an_unknown_job(dat
         job = placed_job(session)
         refused = [
             transition(session, job.id, Status.running, reason=Reason.started, attempt=2),
-            transition(session, job.id, Status.failed, reason=Reason.timeout, from_={Status.running}),
+            transition(session, job.id, Status.failed, reason=Reason.timed_out, from_={Status.running}),
             transition(session, "no-such-job", Status.running, reason=Reason.started),
         ]
         assert refused == [False, False, False]
@@ -128,6 +129,6 @@ def test_leaving_the_active_states_ends_the_attempt(database: Database) -> None:
 def test_text_that_a_database_cannot_hold_is_stored_without_it(database: Database) -> None:
     with database.transaction() as session:
         job = placed_job(session)
-        transition(session, job.id, Status.failed, reason=Reason.trainer_error, message="a\x00b \ud800 ü")
+        transition(session, job.id, Status.failed, reason=Reason.trainer_crashed, message="a\x00b \ud800 ü")
     with database.reading() as session:
         assert existing_job(session, job.id).message == "ab ? ü"

@@ -18,8 +18,9 @@ from store.jobs import NewJob, create_job, existing_job, request_cancel
 from store.logs import START, LogArchive, LogLine, LogStream, read_logs
 from store.metrics import list_metrics
 from store.reaper import Reaped, reap
+from store.reasons import Reason
 from store.settings import Settings
-from store.states import TERMINAL, Reason, Status, transition
+from store.states import TERMINAL, Status, transition
 from store.tables import Job, JobEvent
 from store.wake import job_channel, wake
 from tests.worker.waiting import wait_until
@@ -87,7 +88,7 @@ class Bench:
     def take_away(self, job_id: str) -> None:
         """End the job's attempt as if its lease had run out."""
         with self.database.transaction() as session:
-            assert transition(session, job_id, Status.queued, reason=Reason.lease_lost)
+            assert transition(session, job_id, Status.queued, reason=Reason.host_lost)
 
     def cancel(self, job_id: str) -> None:
         """Cancel the job as the API does."""

@@ -2,7 +2,8 @@ import signal
 
 import pytest
 
-from store.states import Reason, Status
+from store.reasons import Reason
+from store.states import Status
 from worker.outcome import Ending, Stop, decide
 
 DONE = {"path": "/w/output", "stopped": False}
@@ -33,7 +34,7 @@ def test_a_result_that_came_just_before_the_time_was_over_counts():
 
 
 def test_exit_0_without_a_result_is_an_error_of_the_trainer():
-    assert decided(0) == (Status.failed, Reason.trainer_error, False)
+    assert decided(0) == (Status.failed, Reason.trainer_crashed, False)
 
 
 def test_a_stop_that_nobody_here_asked_for_may_be_retried():
@@ -45,8 +46,8 @@ def test_a_stop_that_nobody_here_asked_for_may_be_retried():
     [
         (2, Reason.bad_config, False),
         (3, Reason.bad_data, False),
-        (1, Reason.trainer_error, True),
-        (9, Reason.trainer_error, True),
+        (1, Reason.trainer_crashed, True),
+        (9, Reason.trainer_crashed, True),
         (-signal.SIGSEGV, Reason.trainer_killed, True),
         (128 + signal.SIGKILL, Reason.trainer_killed, True),
     ],
@@ -89,7 +90,7 @@ def test_a_signal_is_named():
 
 @pytest.mark.parametrize("exit_code", [0, 1, 75, -9, -15])
 def test_whatever_the_end_a_cancelled_job_is_cancelled(exit_code: int):
-    assert decided(exit_code, stop=Stop.cancel) == (Status.cancelled, Reason.stopped_by_user, False)
+    assert decided(exit_code, stop=Stop.cancel) == (Status.cancelled, Reason.user_cancelled, False)
 
 
 def test_a_stop_says_whether_a_checkpoint_was_saved():
@@ -103,7 +104,7 @@ def test_a_stop_says_whether_a_checkpoint_was_saved():
 def test_a_job_that_runs_too_long_fails_for_good():
     assert decided(0, stop=Stop.timeout, timeout_s=60, result=STOPPED) == (
         Status.failed,
-        Reason.timeout,
+        Reason.timed_out,
         False,
     )
     assert "timeout_s of 60 seconds" in message(-9, stop=Stop.timeout, timeout_s=60.0)
@@ -116,7 +117,7 @@ def test_a_job_that_stopped_with_its_host_goes_back_to_the_queue(exit_code: int)
 
 def test_a_trainer_that_could_not_be_started_may_be_started_again():
     error = {"msg": "The trainer could not be started: no such file."}
-    assert decided(None, error=error) == (Status.failed, Reason.trainer_error, True)
+    assert decided(None, error=error) == (Status.failed, Reason.trainer_crashed, True)
     assert message(None, error=error) == error["msg"]
     assert "not been started" in message(None, stop=Stop.cancel)
 

@@ -91,7 +91,7 @@ class TestFailure:
 
     def test_exit_0_without_a_result_is_no_success(self, bench: Bench):
         job = bench.run({"report_result": False})
-        assert (job.status, job.reason) == (Status.failed, "trainer_error")
+        assert (job.status, job.reason) == (Status.failed, "trainer_crashed")
 
     def test_a_retryable_failure_is_queued_again_while_there_are_retries(self, bench: Bench):
         job = bench.run({"exit_code": 1}, max_retries=1)
@@ -101,7 +101,7 @@ class TestFailure:
 
     def test_a_job_that_runs_longer_than_its_timeout_stops_with_a_checkpoint_and_fails(self, bench: Bench):
         job = bench.run(LONG, timeout_s=1.0)
-        assert (job.status, job.reason) == (Status.failed, "timeout")
+        assert (job.status, job.reason) == (Status.failed, "timed_out")
         assert "timeout_s of 1 seconds" in job.message
         with bench.database.reading() as session:
             assert len(list_checkpoints(session, job.id)) == 1
@@ -285,7 +285,7 @@ class TestLease:
         bench.wait_for_no_runner()
         assert not is_alive(pid)
         job = bench.job(job_id)
-        assert (job.status, job.reason, job.attempt) == (Status.queued, "lease_lost", 2)
+        assert (job.status, job.reason, job.attempt) == (Status.queued, "host_lost", 2)
         assert bench.allocations() == []
 
     def test_the_trainer_of_a_frozen_runner_ends_itself_and_the_job_is_left_to_the_reaper(self, bench: Bench):

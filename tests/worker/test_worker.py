@@ -155,7 +155,7 @@ def test_a_killed_runner_is_noticed_and_its_job_resumed(bench: Bench, start: Sta
     bench.runner(job_id).kill()
     job = bench.wait_for_end(job_id)
     assert (job.status, job.attempt) == (Status.succeeded, 2), bench.story(job_id)
-    assert "lease_lost" in [event.reason for event in bench.events(job_id, "status")]
+    assert "host_lost" in [event.reason for event in bench.events(job_id, "status")]
     assert sorted(bench.metric_steps(job_id)) == list(range(1, 41))
     assert not any(is_alive(pid) for pid in pids)
 
