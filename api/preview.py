@@ -30,7 +30,8 @@ def preview(
         ApiError: 422, a record or the chat template cannot be used.
     """
     if task not in TASKS_WITH_RECORDS:
-        return None, [_without("has nothing to show, because this task reads no records")]
+        msg = "there is no preview, because this task reads no records"
+        return None, [Problem(("query", "preview"), msg, "Leave it out.")]
     if not Path(str(config.get("tokenizer_name_or_path") or config["model_name_or_path"])).is_dir():
         return None, [_without("needs the tokenizer, which is fetched when the job starts")]
     command = [sys.executable, "-P", "-m", "trainer.preview", "-", "--task", task]

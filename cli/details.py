@@ -23,12 +23,18 @@ RUNNING = ("starting", "running", "stopping")
 TIMINGS = ("_runtime", "_per_second")  # metrics that say how long an evaluation took
 
 
-def job_details(job: Mapping[str, Any], checkpoints: Sequence[Mapping[str, Any]]) -> RenderableType:
+def job_details(
+    job: Mapping[str, Any],
+    checkpoints: Sequence[Mapping[str, Any]],
+    result: Mapping[str, Any] | None = None,
+) -> RenderableType:
     parts: list[RenderableType] = [fields_table(_fields(job))]
     if job.get("warnings"):
         parts += [Text("\nWarnings", style="yellow"), problem_table(job["warnings"])]
     if checkpoints:
         parts += [Text("\nCheckpoints", style="bold"), checkpoint_table(checkpoints)]
+    if result:
+        parts += [Text(f"\nResult, {_size(result)}", style="bold"), fields_table(_telling(result))]
     return Group(*parts)
 
 
@@ -37,12 +43,24 @@ def checkpoint_table(checkpoints: Sequence[Mapping[str, Any]]) -> Table:
     for column in ("Name", "Step", "Size", "Metrics"):
         table.add_column(column)
     for checkpoint in checkpoints:
-        metrics = checkpoint.get("metrics") or {}
-        telling = {name: number(value) for name, value in metrics.items() if not name.endswith(TIMINGS)}
-        shown = ", ".join(f"{name} {value}" for name, value in telling.items() if value)
-        size = f"{checkpoint['bytes'] / 1e6:,.1f} MB" if checkpoint.get("bytes") is not None else ""
+        shown = ", ".join(f"{name} {value}" for name, value in _telling(checkpoint) if value)
+        size = _size(checkpoint) if checkpoint.get("bytes") is not None else ""
         table.add_row(*map(Text, (checkpoint["name"], str(checkpoint.get("step", "")), size, shown)))
     return table
+
+
+def _telling(checkpoint: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Its metrics but for how long things took."""
+    metrics = checkpoint.get("metrics") or {}
+    return [
+        (name, f"{value:,}" if isinstance(value, int) else number(value))
+        for name, value in metrics.items()
+        if not name.endswith(TIMINGS)
+    ]
+
+
+def _size(checkpoint: Mapping[str, Any]) -> str:
+    return f"{checkpoint['bytes'] / 1e6:,.1f} MB"
 
 
 def devices(resources: Mapping[str, Any]) -> str:

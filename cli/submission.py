@@ -14,6 +14,7 @@ KTO_ONLY = ("desirable_weight", "undesirable_weight")
 MERGE_ARGUMENTS = frozenset(
     ("lora_path", "model_name_or_path", "output_dir", "dtype", "device", "safe_serialization")
 )
+EXPORT_ARGUMENTS = frozenset(("model_name_or_path", "output_dir", "device"))
 DPO_ONLY = (
     "loss_type",
     "label_smoothing",
@@ -76,6 +77,8 @@ def guess_task(config: Mapping[str, Any], path: Path) -> tuple[str, str]:
         return _preference_task(config, path)
     if "lora_path" in config and MERGE_ARGUMENTS.issuperset(config):
         return "merge", "lora_path without arguments of training"
+    if "model_name_or_path" in config and EXPORT_ARGUMENTS.issuperset(config):
+        return "export", "model_name_or_path without data"
     if "dataset_name_or_path" in config:
         return "finetune", "dataset_name_or_path"
     raise CliError(f"{path} does not tell its task. Give it, for example: --task finetune.", INVALID)

@@ -95,7 +95,7 @@ def jobs(
 
 
 def show(job: JobId, as_json: AsJson = False) -> None:
-    """Show one job: status, progress, times, checkpoints."""
+    """Show one job: status, progress, times, checkpoints, and what its result is measured by."""
     from cli.client import Client, job_path
     from cli.details import job_details
     from cli.output import console, print_json
@@ -106,7 +106,8 @@ def show(job: JobId, as_json: AsJson = False) -> None:
             print_json(state)
             return
         checkpoints = list(client.items(job_path(job, "checkpoints")))
-    console().print(job_details(state, checkpoints))
+        result = client.get(job_path(job, "result")) if state["status"] == "succeeded" else None
+    console().print(job_details(state, checkpoints, result))
 
 
 def logs(

@@ -103,3 +103,13 @@ def test_quantize_shows_the_records_of_quant_json(
     assert (preview["split"], example["location"]) == ("quant", "quant.json line 1")
     assert "".join(token["text"] for token in example["tokens"]) == "<bos>whennow"
     assert not any(token["learned"] for token in example["tokens"])
+
+
+def test_a_task_without_records_says_that_there_is_no_preview(
+    client: httpx.Client, body: dict[str, Any]
+) -> None:
+    config = {"model_name_or_path": body["config"]["model_name_or_path"], "output_dir": "out"}
+    answer = client.post("/jobs/validate", params={"preview": 1}, json={"task": "export", "config": config})
+    assert answer.json()["preview"] is None
+    (warning,) = answer.json()["warnings"]
+    assert warning["msg"] == "there is no preview, because this task reads no records"

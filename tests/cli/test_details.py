@@ -15,10 +15,10 @@ JOB = {
 }
 
 
-def rendered(job: Mapping[str, object]) -> dict[str, str]:
+def rendered(job: Mapping[str, object], result: Mapping[str, object] | None = None) -> dict[str, str]:
     screen = Console(width=160, color_system=None)
     with screen.capture() as capture:
-        screen.print(job_details(job, []))
+        screen.print(job_details(job, [], result))
     return {
         name: value.strip()
         for name, _, value in (line.partition("  ") for line in capture.get().splitlines())
@@ -36,6 +36,14 @@ def test_a_job_that_has_ended_ran_somewhere() -> None:
 
 def test_a_job_that_waits_is_nowhere() -> None:
     assert {"Runs on", "Ran on"}.isdisjoint(rendered(JOB | {"status": "queued", "placement": None}))
+
+
+def test_what_the_result_is_measured_by_is_shown_without_how_long_that_took() -> None:
+    metrics = {"eval_ppl_before": 9.87654, "bytes_after": 385744, "eval_runtime": 2.5}
+    fields = rendered(JOB | {"status": "succeeded"}, {"bytes": 402_023, "metrics": metrics})
+    assert "Result, 0.4 MB" in fields
+    assert (fields["eval_ppl_before"], fields["bytes_after"]) == ("9.877", "385,744")
+    assert "eval_runtime" not in fields
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,14 @@ from pathlib import Path
 import pytest
 
 from cli.errors import CliError
-from cli.submission import MERGE_ARGUMENTS, guess_task, parse_labels, parse_overrides, read_submission
+from cli.submission import (
+    EXPORT_ARGUMENTS,
+    MERGE_ARGUMENTS,
+    guess_task,
+    parse_labels,
+    parse_overrides,
+    read_submission,
+)
 
 
 @pytest.fixture
@@ -88,6 +95,7 @@ def test_labels_are_text() -> None:
         ({"dataset_name_or_path": "d", "lora": True, "lora_path": "a"}, "finetune"),
         ({"lora_path": "a", "output_dir": "o"}, "merge"),
         ({"lora_path": "a", "output_dir": "o", "model_name_or_path": "m", "dtype": "bfloat16"}, "merge"),
+        ({"model_name_or_path": "m", "output_dir": "o"}, "export"),
         ({"train_dataset_path": "t", "beta": 0.1, "loss_type": "sigmoid"}, "dpo"),
         ({"train_dataset_path": "t", "desirable_weight": 1.0}, "kto"),
         ({"train_dataset_path": "t", "output_dir": "./checkpoints/kto_ckpts"}, "kto"),
@@ -98,10 +106,11 @@ def test_the_task_is_told_from_the_arguments(config: dict, task: str) -> None:
     assert guess_task(config, Path("argument.json"))[0] == task
 
 
-def test_every_argument_of_merge_may_be_in_its_file() -> None:
-    from trainer.config.schema import MergeConfig
+def test_every_argument_of_merge_and_export_may_be_in_its_file() -> None:
+    from trainer.config.schema import ExportConfig, MergeConfig
 
     assert set(MergeConfig.model_fields) == MERGE_ARGUMENTS
+    assert set(ExportConfig.model_fields) == EXPORT_ARGUMENTS
 
 
 def test_the_shipped_presets_are_told_apart() -> None:

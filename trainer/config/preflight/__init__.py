@@ -47,6 +47,7 @@ PATHS = (
     "output_dir",
     "resume_from_checkpoint",
 )
+_NAME_BOTH = "Name the base model here, and the adapter in lora_path (or prefix_path)."
 
 
 def check_job(
@@ -105,11 +106,13 @@ class _Check(Places):
         super().__init__(config, roots, base)
         self.topology = topology
         self.inside_tokenizer: Finder | None = None
+        self.adapter: Path | None = None
 
     def run(self) -> Checked:
         if warning := sharing_with_nobody(self.config, self.topology):
             self.warnings.append(warning)
-        models, data = self.models, Finder("data", self.roots.data if self.roots else None, self.base)
+        models = self.models
+        data = replace(models, kind="data", roots=self.roots.data if self.roots else None)
         self._adapters(models)
         self._model(models)
         self._chat_template(models, data)
@@ -142,8 +145,7 @@ class _Check(Places):
         name = "model_name_or_path"
         if self.config.task not in ("evaluate", "quantize"):
             msg = f"{folder} is an adapter, expected a whole model"
-            hint = "Name its base model here, and the adapter in lora_path (or prefix_path)."
-            self.problems.append(Problem((name,), msg, hint))
+            self.problems.append(Problem((name,), msg, _NAME_BOTH))
             return
         settings, problems = check_adapter(folder, finder, name)
         self.problems += problems
@@ -151,8 +153,7 @@ class _Check(Places):
             return
         if settings.base is None:
             msg = f"the adapter {folder} names no base model"
-            hint = "Name the base model here, and the adapter in lora_path (or prefix_path)."
-            self.problems.append(Problem((name,), msg, hint))
+            self.problems.append(Problem((name,), msg, _NAME_BOTH))
             return
         field = "lora_path" if isinstance(settings, LoraSettings) else "prefix_path"
         if field == "prefix_path" and self.config.task == "quantize":
@@ -167,6 +168,7 @@ class _Check(Places):
         update["tokenizer_name_or_path"] = str(folder) if own else settings.base
         self.config = self.config.model_copy(update=update)
         self.changes |= {name: settings.base}
+        self.adapter = folder
 
     def _model(self, finder: Finder) -> None:
         if any(problem.loc == (MODEL,) for problem in self.problems):
@@ -174,6 +176,8 @@ class _Check(Places):
         config = self.config
         given = config.model_name_or_path
         folder, inside = self.hub_folder(finder, "model_name_or_path", given, Part.MODEL)
+        if self.adapter:
+            self.named_by_adapter("model_name_or_path", self.adapter, _NAME_BOTH)
         if folder:
             problems, warnings, statistics = check_model(folder, inside, config, self.topology)
             self.problems += problems
@@ -182,10 +186,10 @@ class _Check(Places):
         elif shape := shape_by_name(given):
             self.problems += misfits(shape, self.topology)
         tokenizer = config.tokenizer_name_or_path or given
-        if tokenizer != given:
-            folder, inside = self.hub_folder(finder, "tokenizer_name_or_path", tokenizer, Part.TOKENIZER)
+        if tokenizer != given or finder.refers(TOKENIZER, tokenizer):
+            folder, inside = self.hub_folder(finder, TOKENIZER, tokenizer, Part.TOKENIZER)
         elif folder:
-            self.changes["tokenizer_name_or_path"] = str(folder)
+            self.changes[TOKENIZER], self.read[TOKENIZER] = str(folder), folder
         if folder:
             self.inside_tokenizer = inside
             self.problems += check_tokenizer(folder, inside)
@@ -194,24 +198,25 @@ class _Check(Places):
         given = self.config.chat_template
         if given is None and not isinstance(self.config, SftConfig):
             return  # preference data is raw text unless a template is named
-        tokenizer = self.changes.get("tokenizer_name_or_path") or self.changes.get("model_name_or_path")
+        tokenizer = self.read.get(TOKENIZER) or self.read.get(MODEL)
         if given == NONE or (given is None and tokenizer is None):
             return
-        if given == self.config.model_name_or_path and "model_name_or_path" not in self.changes:
+        named = given == self.config.model_name_or_path
+        if named and MODEL not in self.read:
             return  # it comes with the model, of which something else is said
         finder = replace(models, kind="model and data")
         for root in data.roots or ():
             finder = finder.or_inside(root)
         if given is not None:
-            own = given == self.config.model_name_or_path and self.changes.get("model_name_or_path")
-            found = finder.path("chat_template", own or given)
+            found = finder.path("chat_template", str(self.read[MODEL]) if named else given)
             if isinstance(found, Problem):
                 self.problems.append(found)
                 return
-            given = self.changes["chat_template"] = str(found)
+            self.changes["chat_template"] = given if finder.refers(MODEL, given) else str(found)
+            given = str(found)
         elif self.inside_tokenizer is not None:
             finder = self.inside_tokenizer
-        self.problems += check_chat_template(given, Path(tokenizer or "."), finder)
+        self.problems += check_chat_template(given, tokenizer or Path("."), finder)
 
     def _data(self, finder: Finder) -> None:
         if isinstance(self.config, SftConfig):

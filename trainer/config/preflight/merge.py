@@ -13,6 +13,7 @@ from trainer.config.problems import Problem
 from trainer.config.schema import MergeConfig
 
 _NAME = "model_name_or_path"
+_NAME_IT = "Name the folder of the base model."
 
 
 def check_merge(config: MergeConfig, roots: Roots | None, base: Path | None) -> Checked:
@@ -32,10 +33,12 @@ def _check_base(check: Places, settings: LoraSettings, adapter: Path) -> None:
     given = check.config.model_name_or_path or settings.base
     if given is None:
         msg = f"not set, and {ADAPTER_CONFIG} of {adapter} names no base model"
-        check.problems.append(Problem((_NAME,), msg, "Name the folder of the base model."))
+        check.problems.append(Problem((_NAME,), msg, _NAME_IT))
         return
     check.changes[_NAME] = given
     folder, inside = check.hub_folder(check.models, _NAME, given, Part.MODEL)
+    if not check.config.model_name_or_path:
+        check.named_by_adapter(_NAME, adapter, _NAME_IT)
     if folder:
         problems, _, check.statistics["model"] = check_model(folder, inside, None)
         check.problems += problems

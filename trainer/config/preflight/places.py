@@ -1,7 +1,7 @@
 """What the checks of all tasks share: finding the folders that a config names."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,8 @@ class Places:
         self.config = config
         self.roots = roots
         self.base = base
-        self.models = Finder("model", roots.models if roots else None, base)
+        references = roots.references if roots else {}
+        self.models = Finder("model", roots.models if roots else None, base, references)
         self.changes: dict[str, Any] = {}
         self.read: dict[str, Path] = {}
         self.problems: list[Problem] = []
@@ -60,17 +61,23 @@ class Places:
         return Checked(config, tuple(self.problems), tuple(self.warnings), self.statistics)
 
     def folder(self, finder: Finder, name: str, given: str) -> Path | None:
+        """The folder that an argument gives; None when there is none, or none yet."""
+        if finder.awaits(name, given):
+            return None
         found = finder.folder(name, given)
         if isinstance(found, Problem):
             self.problems.append(found)
             return None
-        self.changes[name], self.read[name] = str(found), found
+        self.read[name] = found
+        self.changes[name] = given if finder.refers(name, given) else str(found)
         return found
 
     def hub_folder(self, finder: Finder, name: str, given: str, part: Part) -> tuple[Path | None, Finder]:
         """The folder of a model, and the finder that allows its files: a folder that is there, else the
         cache of the hub, else none yet.
         """
+        if finder.refers(name, given):
+            return self.folder(finder, name, given), finder.or_inside(cache_folder())
         hub_name = HubName.parse(given)
         if hub_name is None or finder.finds(given):
             return self.folder(finder, name, given), finder
@@ -84,6 +91,13 @@ class Places:
         else:
             self.problems.append(_not_fetched(finder, name, hub_name))
         return None, finder
+
+    def named_by_adapter(self, name: str, adapter: Path, hint: str) -> None:
+        """Argument `name` is the base model that an adapter names: say so in the problems with it."""
+        for index, problem in enumerate(self.problems):
+            if problem.loc == (name,):
+                msg = f"{problem.msg}; {adapter} names it as its base model"
+                self.problems[index] = replace(problem, msg=msg, hint=hint)
 
     def output(self) -> None:
         """Where the job writes."""

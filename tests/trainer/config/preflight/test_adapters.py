@@ -225,6 +225,19 @@ def test_a_merge_without_any_base_is_refused(roots: Roots) -> None:
     assert merge(roots, lora_path="orphan", model_name_or_path="gemma").problems == ()
 
 
+def test_a_base_that_is_not_there_is_said_to_be_what_the_adapter_names(roots: Roots) -> None:
+    adapter = write_adapter(roots.models[0] / "stray", LORA, "/elsewhere/gemma")
+    named = f'"/elsewhere/gemma" is outside the allowed model folders; {adapter} names it as its base model'
+    problem = only(merge(roots, lora_path="stray").problems)
+    assert (problem.loc, problem.msg) == (("model_name_or_path",), named)
+    assert problem.hint == "Name the folder of the base model."
+    problem = only(evaluate(roots, model_name_or_path="stray").problems)
+    assert (problem.loc, problem.msg) == (("model_name_or_path",), named)
+    assert problem.hint.startswith("Name the base model here, and the adapter in lora_path")
+    problem = only(merge(roots, lora_path="stray", model_name_or_path="nowhere").problems)
+    assert "names it" not in problem.msg
+
+
 def test_a_prefix_cannot_be_merged(roots: Roots, prefix: Path) -> None:
     assert "holds PREFIX_TUNING, expected LORA" in only(merge(roots, lora_path="prefix").problems).msg
 
