@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from trainer.config.data_files import FIELD, calibration_split, find_data_files, read_lines
+from trainer.config.data_kinds import SAMPLES
 from trainer.config.preflight.paths import Finder
 from trainer.config.problems import DataError, Problem
 from trainer.config.records import RecordError, parse_sft_line
 from trainer.config.schema import QuantizeConfig, SftConfig
 
 SHOWN_ERRORS = 10
-SAMPLE = '{"src": "question", "tgt": "answer"}'
 
 
 def check_data(
@@ -39,7 +39,7 @@ def check_data(
             else:
                 msg = f"{path.name} is a link to a place outside the allowed folders"
                 tally.problems.append(Problem((FIELD, path.name), msg, "Copy the file itself."))
-        problems += tally.result(split, SAMPLE)
+        problems += tally.result(split, SAMPLES["sft"])
         statistics[split] = tally.statistics
     return problems, statistics
 
@@ -76,20 +76,25 @@ class Tally:
             self.statistics["files"] += 1
             self.statistics["bytes"] += path.stat().st_size
             for number, line in read_lines(path, self._field):
-                self.lines += 1
-                try:
-                    record = self._parse(line)
-                except RecordError as error:
-                    self._error(name, number, error)
-                else:
-                    self.statistics["examples"] += 1
-                    self.statistics["turns"] += len(record.src)
+                self.add(name, number, line)
         except DataError as error:
             self.problems += error.problems
         except OSError as error:
             self.problems.append(
                 Problem((self._field, name), f"{name}: {error.strerror}", "Make it readable.")
             )
+
+    def add(self, name: str, number: int, line: bytes) -> Any | None:
+        """Count one line; its record, None when it is not one."""
+        self.lines += 1
+        try:
+            record = self._parse(line)
+        except RecordError as error:
+            self._error(name, number, error)
+            return None
+        self.statistics["examples"] += 1
+        self.statistics["turns"] += len(record.src)
+        return record
 
     def _error(self, name: str, number: int, error: RecordError) -> None:
         self.errors[error.kind] += 1

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.config.data_files import PREFERENCE_FILES
+from trainer.config.data_kinds import SAMPLES
 from trainer.config.preference_records import PARSERS, PreferenceRecord, one_judgement
 from trainer.config.preflight.data import Tally
 from trainer.config.preflight.paths import Finder
@@ -13,10 +14,6 @@ from trainer.config.problems import Problem
 from trainer.config.schema import PreferenceConfig
 from trainer.config.values import show
 
-SAMPLES = {
-    "dpo": '{"src": "question", "response": ["better", "worse"], "sort": [1, 0]}',
-    "kto": '{"src": "question", "response": ["answer"], "sort": [1]}',
-}
 FEWEST_TO_COMPARE = 2
 """Records of kto: each is compared with another one's response."""
 
@@ -43,11 +40,14 @@ def check_preference_data(finder: Finder, config: PreferenceConfig) -> Preferenc
         if not wanted:
             continue
         name = PREFERENCE_FILES[split]
-        path = _file(finder, name, getattr(config, name))
+        given = getattr(config, name)
+        if finder.awaits(name, given):
+            continue
+        path = _file(finder, name, given)
         if isinstance(path, Problem):
             found.problems.append(path)
         else:
-            found.changes[name] = str(path)
+            found.changes[name] = given if finder.refers(name, given) else str(path)
             _check_split(found, path, split, config.task)
     return found
 
