@@ -4,7 +4,7 @@ from pathlib import Path
 
 from trainer.config.adapters import is_adapter
 from trainer.config.preflight.hub import Part
-from trainer.config.preflight.model import MODEL, check_model, check_tokenizer
+from trainer.config.preflight.model import MODEL, TOKENIZER, check_model, check_tokenizer
 from trainer.config.preflight.paths import Roots
 from trainer.config.preflight.places import Checked, Places
 from trainer.config.problems import Problem
@@ -21,6 +21,7 @@ def check_export(config: ExportConfig, roots: Roots | None, base: Path | None) -
         check.problems.append(Problem((MODEL,), msg, hint))
     elif folder:
         problems, _, check.statistics["model"] = check_model(folder, inside, config)
-        check.problems += [*problems, *check_tokenizer(folder, inside)]
+        tokenizer = inside.references.get((TOKENIZER, config.model_name_or_path), folder)
+        check.problems += [*problems, *(check_tokenizer(tokenizer, inside) if tokenizer else ())]
     check.apart()
     return check.checked()

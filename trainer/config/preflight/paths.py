@@ -2,7 +2,8 @@
 
 import json
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from trainer.config.problems import Problem
@@ -11,11 +12,16 @@ from trainer.config.values import show
 REFERENCES = ("job:", "dataset:")
 
 #: What lies in the folder of a job besides its output.
-RESERVED = ("attempts", "config.json")
+RESERVED = ("attempts", "inputs", "config.json")
 LONGEST_NAME = 255
 LONGEST_PATH = 1024
 LONGEST_GIVEN = 4095
 """Bytes that the kernel takes for a path; following links in a longer one takes ever longer."""
+
+References = Mapping[tuple[str, str], Path | None]
+"""What a service knows of references (`job:…`, `dataset:…`): by argument and text of the reference the file
+or folder to check in its place; None: there is none yet, and nothing is checked.
+"""
 
 
 @dataclass(frozen=True)
@@ -25,11 +31,13 @@ class Roots:
     Attributes:
         models, data: folders.
         hub: models that are in no folder and not in the cache of the Hugging Face hub may be fetched.
+        references: what references stand for; they stay in the config as they are.
     """
 
     models: tuple[Path, ...]
     data: tuple[Path, ...]
     hub: bool = False
+    references: References = field(default_factory=dict, hash=False)
 
     def to_text(self) -> str:
         """The roots as JSON, to be handed to another process."""
@@ -52,11 +60,13 @@ class Finder:
         kind: `model` or `data`, for messages.
         roots: the allowed folders; None: everything is allowed, and relative paths start at `base`.
         base: see `roots`; None: the current folder.
+        references: see `Roots`.
     """
 
     kind: str
     roots: tuple[Path, ...] | None
     base: Path | None = None
+    references: References = field(default_factory=dict, hash=False)
 
     def or_inside(self, folder: Path | None) -> "Finder":
         """A finder that allows `folder` as well."""
@@ -71,8 +81,10 @@ class Finder:
 
     def path(self, name: str, given: str) -> Path | Problem:
         """The file or folder that argument `name` gives; see `folder`."""
+        if found := self.references.get((name, given)):
+            return found
         if given.startswith(REFERENCES):
-            msg = f"got {show(given)}: references to jobs and uploaded data are not available in this version"
+            msg = f"got {show(given)}: only a service can refer to jobs and uploaded data, and not here"
             return Problem((name,), msg, f"Give a folder{self.place()}.")
         if self.roots is not None and (problem := climbs(name, given)):
             return problem
@@ -86,6 +98,14 @@ class Finder:
             reason = getattr(error, "strerror", None) or str(error)
             return Problem((name,), f"got {show(given)}: {reason}", f"Give a folder{self.place()}.")
 
+    def refers(self, name: str, given: str) -> bool:
+        """Whether the argument is a reference that is known."""
+        return (name, given) in self.references
+
+    def awaits(self, name: str, given: str) -> bool:
+        """Whether the argument refers to what is not there yet."""
+        return self.refers(name, given) and self.references[name, given] is None
+
     def finds(self, given: str) -> bool:
         """Whether anything of that name is there, allowed or not."""
         return any(os.path.lexists(path) for path in self._candidates(given))
@@ -96,7 +116,8 @@ class Finder:
             return True
         try:
             real = path.resolve()
-            return any(real.is_relative_to(root.resolve()) for root in self.roots)
+            allowed = (*self.roots, *filter(None, self.references.values()))
+            return any(real.is_relative_to(root.resolve()) for root in allowed)
         except (OSError, RuntimeError):
             return False
 
