@@ -59,7 +59,7 @@ def create_job(session: Session, new: NewJob, *, job_id: str | None = None) -> J
         device=new.device,
         max_retries=new.max_retries,
         retries=0,
-        lost_leases=0,
+        infrastructure_faults=0,
         timeout_s=new.timeout_s,
         config_given=dict(new.config_given),
         config_resolved=dict(new.config_resolved),
@@ -217,7 +217,7 @@ def retry_job(session: Session, job_id: str, actor: str = "") -> Job:
     status, _ = _locked(session, job_id)
     if not transition(session, job_id, Status.queued, reason=Reason.retried, actor=actor):
         raise Conflict(f"job {job_id} is {status.value}; only a failed or cancelled job can be retried")
-    _set(session, job_id, retries=0, lost_leases=0)
+    _set(session, job_id, retries=0, infrastructure_faults=0)
     return existing_job(session, job_id)
 
 

@@ -57,7 +57,10 @@ def _reap_lost(session: Session, job_id: str, attempt: int, before: float, lost_
     if seen is None or seen[0] not in ACTIVE or seen[1] != attempt or not hosts:
         return None  # renewed, finished or reaped since
     losses = session.execute(
-        update(Job).where(Job.id == job_id).values(lost_leases=Job.lost_leases + 1).returning(Job.lost_leases)
+        update(Job)
+        .where(Job.id == job_id)
+        .values(infrastructure_faults=Job.infrastructure_faults + 1)
+        .returning(Job.infrastructure_faults)
     ).scalar_one()
     message = f"No sign of life from {', '.join(hosts)}."
     to, reason = Status.queued, Reason.host_lost

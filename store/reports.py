@@ -136,7 +136,7 @@ def _store_checkpoint(session: Session, job_id: str, attempt: int, kind: str, ev
             best=bool(event.get("best")),
         ),
     )
-    session.execute(update(Job).where(Job.id == job_id).values(lost_leases=0))
+    session.execute(update(Job).where(Job.id == job_id).values(infrastructure_faults=0))
 
 
 def finish(session: Session, job_id: str, attempt: int, owner: str, outcome: Outcome) -> bool:

@@ -151,13 +151,18 @@ class Dataset(Base):
 
 
 class Webhook(Base):
-    """Where a job's changes of status are announced. The secret signs what is sent; encrypted."""
+    """Where a job's changes of status are announced, and which of them. The secret signs; encrypted.
+
+    `disabled_at`: since then the receiver wants nothing more.
+    """
 
     __tablename__ = "webhooks"
 
     job_id: Mapped[str] = mapped_column(Id, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     url: Mapped[str] = mapped_column(Text)
     secret: Mapped[str] = mapped_column(Text)
+    events: Mapped[list[str]] = mapped_column(JsonValue)
+    disabled_at: Mapped[float | None]
 
 
 class WebhookDelivery(Base):
@@ -168,11 +173,13 @@ class WebhookDelivery(Base):
     id: Mapped[str] = mapped_column(Id, primary_key=True)
     job_id: Mapped[str] = mapped_column(Id, ForeignKey("webhooks.job_id", ondelete="CASCADE"))
     event_id: Mapped[int] = mapped_column(BigInteger)
+    type: Mapped[str] = mapped_column(Word)
     payload: Mapped[str] = mapped_column(Text)
     status: Mapped[str] = mapped_column(Word)
     attempts: Mapped[int] = mapped_column(default=0)
     due_at: Mapped[float]
     created_at: Mapped[float]
+    tried_at: Mapped[float | None]
     delivered_at: Mapped[float | None]
     answer_code: Mapped[int | None]
     error: Mapped[str] = mapped_column(Text, default="")
@@ -183,6 +190,9 @@ class WebhookDelivery(Base):
 class Job(Base):
     """What was asked for, and where it stands. `attempt` is the fencing number of everything that writes;
     what attempts before `fresh_attempt` have saved is not gone on from.
+
+    `retries` counts what `max_retries` bounds, `infrastructure_faults` what is at no charge; `setbacks` both.
+    A new checkpoint sets the last two to 0.
     """
 
     __tablename__ = "jobs"
@@ -204,7 +214,8 @@ class Job(Base):
     device: Mapped[str] = mapped_column(Word, default="cpu")
     max_retries: Mapped[int] = mapped_column(default=0)
     retries: Mapped[int] = mapped_column(default=0)
-    lost_leases: Mapped[int] = mapped_column(default=0)
+    infrastructure_faults: Mapped[int] = mapped_column(default=0)
+    setbacks: Mapped[int] = mapped_column(default=0)
     fresh_attempt: Mapped[int] = mapped_column(default=1)
     timeout_s: Mapped[float | None]
     not_before: Mapped[float | None]

@@ -121,6 +121,8 @@ def upgrade() -> None:
         sa.Column("job_id", sa.String(36), nullable=False),
         sa.Column("url", sa.String(), nullable=False),
         sa.Column("secret", sa.String(), nullable=False),
+        sa.Column("events", sa.JSON(none_as_null=True), nullable=False),
+        sa.Column("disabled_at", sa.Double(), nullable=True),
         sa.ForeignKeyConstraint(
             ["job_id"], ["jobs.id"], name=op.f("fk_webhooks_job_id_jobs"), ondelete="CASCADE"
         ),
@@ -131,11 +133,13 @@ def upgrade() -> None:
         sa.Column("id", sa.String(36), nullable=False),
         sa.Column("job_id", sa.String(36), nullable=False),
         sa.Column("event_id", sa.BigInteger(), nullable=False),
+        sa.Column("type", sa.String(32), nullable=False),
         sa.Column("payload", sa.String(), nullable=False),
         sa.Column("status", sa.String(32), nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("due_at", sa.Double(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("tried_at", sa.Double(), nullable=True),
         sa.Column("delivered_at", sa.Double(), nullable=True),
         sa.Column("answer_code", sa.Integer(), nullable=True),
         sa.Column("error", sa.String(), nullable=False),
@@ -173,10 +177,17 @@ def upgrade() -> None:
     op.execute(sa.text("UPDATE job_events SET project = :name").bindparams(name=DEFAULT))
     _add("jobs", sa.Column("project", sa.String(255), nullable=False), DEFAULT)
     _add("jobs", sa.Column("submitted_by", sa.String(255), nullable=False), "")
+    _add("jobs", sa.Column("setbacks", sa.Integer(), nullable=False), "0")
     _add("jobs", sa.Column("fresh_attempt", sa.Integer(), nullable=False), "1")
     with op.batch_alter_table("jobs") as batch_op:
         batch_op.add_column(sa.Column("pipeline_id", sa.String(36), nullable=True))
         batch_op.add_column(sa.Column("pipeline_step", sa.String(255), nullable=True))
+        batch_op.alter_column(
+            "lost_leases",
+            new_column_name="infrastructure_faults",
+            existing_type=sa.Integer(),
+            existing_nullable=False,
+        )
         batch_op.add_column(sa.Column("not_before", sa.Double(), nullable=True))
         batch_op.add_column(sa.Column("evidence", sa.JSON(none_as_null=True), nullable=True))
         batch_op.add_column(sa.Column("estimate", sa.JSON(none_as_null=True), nullable=True))
@@ -223,6 +234,13 @@ def downgrade() -> None:
         batch_op.drop_column("estimate")
         batch_op.drop_column("evidence")
         batch_op.drop_column("not_before")
+        batch_op.drop_column("setbacks")
+        batch_op.alter_column(
+            "infrastructure_faults",
+            new_column_name="lost_leases",
+            existing_type=sa.Integer(),
+            existing_nullable=False,
+        )
         batch_op.drop_column("pipeline_step")
         batch_op.drop_column("pipeline_id")
         batch_op.drop_column("fresh_attempt")

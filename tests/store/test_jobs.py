@@ -217,10 +217,10 @@ def test_a_finished_job_cannot_be_cancelled(database: Database) -> None:
 def test_retrying_starts_the_next_attempt_with_fresh_counts(database: Database) -> None:
     with database.transaction() as session:
         job = finished_job(session)
-        session.execute(update(Job).values(retries=2, lost_leases=2))
+        session.execute(update(Job).values(retries=2, infrastructure_faults=2))
         again = retry_job(session, job.id)
         assert (again.status, again.reason, again.attempt) == ("queued", "retried", 2)
-        assert (again.retries, again.lost_leases, again.finished_at) == (0, 0, None)
+        assert (again.retries, again.infrastructure_faults, again.finished_at) == (0, 0, None)
 
 
 @pytest.mark.parametrize("action", [request_cancel, retry_job, delete_job])

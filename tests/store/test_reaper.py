@@ -39,7 +39,7 @@ def test_a_silent_attempt_is_ended_and_its_job_queued_again(database: Database) 
     assert reap_now(database) == []
     with database.transaction() as session:
         again = existing_job(session, job.id)
-        assert (again.status, again.attempt, again.lost_leases) == ("queued", 2, 1)
+        assert (again.status, again.attempt, again.infrastructure_faults) == ("queued", 2, 1)
         assert f"No sign of life from {HOST}" in list_events(session, job.id)[-1].message
         assert busy_devices(session) == {}
         assert not renew(session, job.id, 1, OWNER, ttl_s=TTL_S).alive
@@ -97,7 +97,7 @@ def test_an_announcement_that_no_host_takes_in_time_queues_the_job_again(databas
     assert reap_now(database) == [Reaped(job.id, 1, Status.queued, Reason.start_timeout)]
     with database.transaction() as session:
         again = existing_job(session, job.id)
-        assert (again.attempt, again.lost_leases) == (2, 0)
+        assert (again.attempt, again.infrastructure_faults) == (2, 0)
         assert claim(session, job.id, 1, HOST, OWNER, ttl_s=TTL_S) is None
         assert session.execute(select(func.count()).select_from(OutboxMessage)).scalar_one() == 0
 

@@ -292,9 +292,9 @@ def test_a_gang_fails_with_any_host_and_the_other_keeps_its_devices_until_it_let
         assert not finish(session, job.id, 1, "runner-a", DONE)
 
 
-def test_a_new_checkpoint_forgives_lost_leases(database: Database) -> None:
+def test_a_new_checkpoint_forgives_infrastructure_faults(database: Database) -> None:
     with database.transaction() as session:
         job, _ = claimed_job(session)
-        session.execute(update(Job).values(lost_leases=2))
+        session.execute(update(Job).values(infrastructure_faults=2))
         report(session, job.id, 1, OWNER, [checkpoint("checkpoint-1", 1)], 10, start=0)
-        assert session.execute(select(Job.lost_leases)).scalar_one() == 0
+        assert session.execute(select(Job.infrastructure_faults)).scalar_one() == 0
