@@ -7,7 +7,7 @@ import typer
 
 from cli.commands.generate import generate
 from cli.commands.preview import preview
-from cli.commands.tasks import evaluate, merge
+from cli.commands.tasks import evaluate, export, merge
 
 LOCAL_PANEL = "Without a service"
 
@@ -17,6 +17,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(rich_help_panel=LOCAL_PANEL)(preview)
     app.command(rich_help_panel=LOCAL_PANEL)(generate)
     app.command(rich_help_panel=LOCAL_PANEL)(merge)
+    app.command(rich_help_panel=LOCAL_PANEL)(export)
     app.command(rich_help_panel=LOCAL_PANEL)(evaluate)
     app.command("tiny-model", rich_help_panel=LOCAL_PANEL)(tiny_model)
 

@@ -33,6 +33,19 @@ def merge(
     _run("merge", config | {"model_name_or_path": base, "dtype": dtype})
 
 
+def export(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Folder of a model, quantized or not, or a hub name.")
+    ],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; must be new or empty.")],
+) -> None:
+    """Make a static graph of a model, for Paddle's inference library, and run it once."""
+    from cli.archive import refuse_used
+
+    refuse_used(directory)
+    _run("export", {"model_name_or_path": model, "output_dir": str(directory.absolute())})
+
+
 def evaluate(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="Folder of a model or an adapter, or a hub name.")

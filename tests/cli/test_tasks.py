@@ -1,4 +1,4 @@
-"""`regatta merge` and `regatta evaluate` in a process of their own."""
+"""`regatta merge`, `export` and `evaluate` in a process of their own."""
 
 import json
 import subprocess
@@ -55,6 +55,22 @@ def test_a_folder_without_an_adapter_is_a_bad_argument(adapter: Path, tmp_path: 
     assert done.returncode == 2
     assert "has no adapter_config.json, expected a PEFT adapter" in done.stdout
     assert not (tmp_path / "merged").exists()
+
+
+def test_export_makes_a_graph_of_a_model(adapter: Path, tmp_path: Path) -> None:
+    done = regatta("export", adapter.parent / "base", tmp_path / "graph")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {"model.json", "model.pdiparams", "export.json"} <= {
+        path.name for path in (tmp_path / "graph").iterdir()
+    }
+    assert regatta("export", adapter.parent / "base", tmp_path / "graph").returncode == 1
+
+
+def test_export_of_an_adapter_says_how_to_merge_it(adapter: Path, tmp_path: Path) -> None:
+    done = regatta("export", adapter, tmp_path / "graph")
+    assert done.returncode == 2
+    assert "regatta merge ADAPTER DIR" in done.stdout
+    assert not (tmp_path / "graph").exists()
 
 
 def test_evaluate_writes_the_results_of_an_adapter(adapter: Path, tmp_path: Path) -> None:
