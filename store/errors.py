@@ -33,3 +33,7 @@ class OffsetConflict(StoreError):  # noqa: N818
 
 class ArtifactError(StoreError):
     """An artifact key, directory or location that cannot be used as given."""
+
+
+class ArtifactsUnavailable(StoreError, OSError):  # noqa: N818
+    """The server of the artifacts did not answer, or not as it should; it may do so later."""

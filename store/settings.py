@@ -24,7 +24,7 @@ _KEY = re.compile(r"[A-Za-z0-9_-]{43}=")
 SCHEMES = {
     "database_url": ("sqlite", "postgresql"),
     "broker_url": ("redis", "rediss", "unix"),
-    "artifacts_url": ("file",),
+    "artifacts_url": ("file", "s3"),
 }
 """What each URL may begin with; a database's may name its driver too (`postgresql+psycopg`)."""
 
@@ -50,7 +50,7 @@ class Settings(BaseSettings):
     broker_url: str = ""
     """redis://… or unix://…; default: the embedded server's socket."""
     artifacts_url: str = ""
-    """Where results are kept (file://…); default: in the data directory."""
+    """Where results are kept (file://… or s3://bucket/prefix); default: in the data directory."""
     work_dir: Path = Path()
     """Job workspaces of this host; default: in the data directory."""
     model_roots: Roots = ()

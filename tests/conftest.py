@@ -15,6 +15,7 @@ from store.broker import Broker, ensure_broker
 from store.database import Database
 from store.migrate import upgrade
 from store.settings import Settings, get_settings
+from tests.s3 import S3Server, running_s3
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +88,21 @@ def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sqlite") / "template.db"
     upgrade(f"sqlite:///{path}")
     return path
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A server that speaks S3, for the session; `s3` gives a test its address."""
+    with running_s3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """A bucket that the AWS_* variables of this process lead to."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return s3_server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

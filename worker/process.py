@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
+_OF_THE_SERVICE = ("REGATTA_", "AWS_")
+"""What the names of variables begin with that a trainer has no business with."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -117,8 +120,8 @@ class TrainerStart:
 
 
 def trainer_environment(spec: Spec, environment: Mapping[str, str]) -> dict[str, str]:
-    """The host's variables, without the service's own that hold addresses and secrets, and the trainer's."""
-    inherited = {name: value for name, value in environment.items() if not name.startswith("REGATTA_")}
+    """The host's variables, without those that hold the service's addresses and secrets; the trainer's own."""
+    inherited = {name: value for name, value in environment.items() if not name.startswith(_OF_THE_SERVICE)}
     own = {EVENTS_VARIABLE: str(spec.folder.events), DEADLINE_VARIABLE: str(spec.folder.deadline)}
     return inherited | spec.env | own
 
