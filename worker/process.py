@@ -120,7 +120,7 @@ class TrainerStart:
 
 
 def trainer_environment(spec: Spec, environment: Mapping[str, str]) -> dict[str, str]:
-    """The host's variables, without those that hold the service's addresses and secrets; the trainer's own."""
+    """The host's variables, without those that hold the service's addresses and secrets; and its own."""
     inherited = {name: value for name, value in environment.items() if not name.startswith(_OF_THE_SERVICE)}
     own = {EVENTS_VARIABLE: str(spec.folder.events), DEADLINE_VARIABLE: str(spec.folder.deadline)}
     return inherited | spec.env | own
