@@ -10,12 +10,25 @@ from sqlalchemy.orm import Session
 
 from store.clock import database_now
 from store.errors import Conflict, NotFound
+from store.inputs import (
+    Input,
+    add_inputs,
+    awaits_input,
+    dependents,
+    failure_of,
+    hold_inputs,
+    input_states,
+    inputs_of,
+)
 from store.pages import Page, decode_cursor, encode_cursor
 from store.reasons import Reason
 from store.states import TERMINAL, Status, lock_job, transition
-from store.tables import AttemptNode, Job, JobEvent, JobLabel
+from store.tables import AttemptNode, Checkpoint, Job, JobEvent, JobInput, JobLabel, Metric
 
 MAX_PAGE = 1000
+SHOWN_USERS = 10
+RETRYABLE = (Status.failed, Status.cancelled)
+UNFINISHED = tuple(status for status in Status if status not in TERMINAL)
 DEFAULT_PROJECT = "default"
 """The project of everybody who shows no key."""
 
@@ -38,16 +51,24 @@ class NewJob:
     timeout_s: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[Mapping[str, Any], ...] = ()
+    inputs: tuple[Input, ...] = ()
+    pipeline_id: str | None = None
+    pipeline_step: str | None = None
 
 
 def create_job(session: Session, new: NewJob, *, job_id: str | None = None) -> Job:
-    """Store a new job, `queued` at attempt 1."""
+    """Store a new job, `queued` at attempt 1.
+
+    Raises: InputGone when it refers to what is not there.
+    """
     now = database_now(session)
     job = Job(
         id=job_id or new_job_id(),
         project=new.project,
         submitted_by=new.submitted_by,
         name=new.name,
+        pipeline_id=new.pipeline_id,
+        pipeline_step=new.pipeline_step,
         task=new.task,
         status=Status.queued,
         reason=Reason.submitted,
@@ -72,6 +93,8 @@ def create_job(session: Session, new: NewJob, *, job_id: str | None = None) -> J
     )
     session.add(job)
     session.flush()
+    if new.inputs:
+        add_inputs(session, job.id, job.project, new.inputs)
     session.add(
         JobEvent(
             project=job.project,
@@ -153,10 +176,10 @@ def _has_label(key: str, value: str) -> ColumnElement[bool]:
 
 
 def queued_jobs(session: Session, limit: int = MAX_PAGE) -> list[Job]:
-    """Jobs that wait for a place: highest priority first, then the oldest."""
+    """Jobs that wait for a place and for nothing else: highest priority first, then the oldest."""
     query = (
         select(Job)
-        .where(Job.status == Status.queued)
+        .where(~awaits_input(), Job.status == Status.queued)
         .order_by(Job.priority.desc(), Job.created_at, Job.id)
         .limit(limit)
     )
@@ -209,29 +232,81 @@ def _is_claimed(session: Session, job_id: str, attempt: int) -> bool:
     return session.execute(select(claimed)).scalar_one()
 
 
-def retry_job(session: Session, job_id: str, actor: str = "") -> Job:
-    """Queue a failed or cancelled job again; it goes on from its last checkpoint.
+@dataclass(frozen=True)
+class Rerun:
+    """What a retry changes.
 
-    Raises: NotFound; Conflict for a job in any other state.
+    Attributes:
+        values: columns of the job with their new values.
+        inputs: what it uses from now on; None: what it used before.
+        told: what the event tells of the changes (JSON).
+        from_scratch: begin anew; what was saved so far is forgotten, its artifacts are the caller's to
+            delete.
     """
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[Input, ...] | None = None
+    told: Mapping[str, Any] = field(default_factory=dict)
+    from_scratch: bool = False
+
+
+def retry_job(session: Session, job_id: str, actor: str = "", rerun: Rerun | None = None) -> Job:
+    """Queue a failed or cancelled job again; it goes on from its last checkpoint. The jobs that have failed
+    only because this one had are queued again with it.
+
+    Raises: NotFound; Conflict for a job in any other state, or whose inputs cannot come; InputGone.
+    """
+    rerun = rerun or Rerun()
+    hold_inputs(session, inputs_of(session, job_id) if rerun.inputs is None else rerun.inputs)
     status, _ = _locked(session, job_id)
-    if not transition(session, job_id, Status.queued, reason=Reason.retried, actor=actor):
+    if status not in RETRYABLE:
         raise Conflict(f"job {job_id} is {status.value}; only a failed or cancelled job can be retried")
-    _set(session, job_id, retries=0, infrastructure_faults=0)
+    if rerun.inputs is not None:
+        session.execute(delete(JobInput).where(JobInput.job_id == job_id))
+        add_inputs(session, job_id, existing_job(session, job_id).project, rerun.inputs)
+    elif failure := failure_of(input_states(session, [job_id]).get(job_id, ())):
+        hint = "retry what it needs, which takes this job with it, or clone it with another input"
+        raise Conflict(f"job {job_id} cannot run, {failure[0]}; {hint}")
+    transition(session, job_id, Status.queued, reason=Reason.retried, data=rerun.told, actor=actor)
+    _set(session, job_id, retries=0, infrastructure_faults=0, **rerun.values)
+    if rerun.from_scratch:
+        _forget_progress(session, job_id)
+    _revive_dependents(session, job_id, actor)
     return existing_job(session, job_id)
+
+
+def _forget_progress(session: Session, job_id: str) -> None:
+    session.execute(delete(Checkpoint).where(Checkpoint.job_id == job_id))
+    session.execute(delete(Metric).where(Metric.job_id == job_id))
+    _set(session, job_id, fresh_attempt=Job.attempt, progress={})
+
+
+def _revive_dependents(session: Session, job_id: str, actor: str) -> None:
+    for dependent in dependents(session, job_id, Status.failed, reason=Reason.dependency_failed):
+        lock_job(session, dependent)
+        if failure_of(input_states(session, [dependent])[dependent]):
+            continue  # it needs another job too, which has failed as well
+        message = f"Job {job_id}, which it needs, was retried."
+        if transition(session, dependent, Status.queued, reason=Reason.retried, message=message, actor=actor):
+            _set(session, dependent, evidence=None)
+            _revive_dependents(session, dependent, actor)
 
 
 def delete_job(session: Session, job_id: str) -> None:
     """Forget a finished job and everything the database knows of it. Delete its artifacts first: a crash in
     between then leaves a job that can be deleted again, and no files that nobody knows of.
 
-    Raises: NotFound; Conflict while the job is not finished or still holds devices.
+    Raises: NotFound; Conflict while the job is not finished, still holds devices, or is used by jobs that are
+        not finished.
     """
     status, _ = _locked(session, job_id)
     if status not in TERMINAL:
         raise Conflict(f"job {job_id} is {status.value}; cancel it before you delete it")
     if _holds_devices(session, job_id):
         raise Conflict(f"job {job_id} has ended, but a host still winds it down; try again in a minute")
+    if users := dependents(session, job_id, *UNFINISHED):
+        shown = ", ".join(users[:SHOWN_USERS]) + (", …" if len(users) > SHOWN_USERS else "")
+        raise Conflict(f"job {job_id} is used by jobs that are not finished: {shown}; cancel them first")
     session.execute(delete(Job).where(Job.id == job_id))
 
 

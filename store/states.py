@@ -12,6 +12,7 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from store.clock import database_now
+from store.inputs import dependents, failure_of, input_states
 from store.reasons import FAULTS, INTERRUPTIONS, Reason
 from store.tables import Attempt, AttemptNode, Job, JobEvent, OutboxMessage
 
@@ -58,16 +59,19 @@ def transition(
     message: str = "",
     attempt: int | None = None,
     data: Mapping[str, Any] | None = None,
+    evidence: Mapping[str, Any] | None = None,
     actor: str = "",
     from_: Collection[Status] | None = None,
 ) -> bool:
     """Move a job to another status and write down why.
 
-    A move to `queued` raises the job's attempt number; a move out of the active states ends its live attempt.
+    A move to `queued` raises the job's attempt number; a move out of the active states ends its live attempt;
+    an end without what other jobs wait for fails those that are queued for it.
 
     Args:
         attempt: refuse unless this is still the job's attempt (the fencing number).
         data: what else the event shall carry (JSON).
+        evidence: what is known of a failure (JSON); it stays with the job until its next attempt ends.
         actor: who does it: a key, "scheduler", or a host.
         from_: narrow the states the move may start from.
 
@@ -89,6 +93,8 @@ def transition(
     if status in ACTIVE and to not in ACTIVE:
         _end_attempt(session, job_id, number, reason, message, now)
     values = {"status": to, "reason": reason, "message": message, "updated_at": now, **_times(to, now)}
+    if to not in ACTIVE:
+        values["evidence"] = None if evidence is None else dict(evidence)
     next_number = number + 1 if to is Status.queued else number
     session.execute(
         update(Job)
@@ -111,7 +117,29 @@ def transition(
         )
     )
     session.flush()
+    if to in TERMINAL:
+        _fail_dependents(session, job_id)
     return True
+
+
+def _fail_dependents(session: Session, job_id: str) -> None:
+    """Fail the queued jobs that need what this one has ended without: their wait would never end."""
+    for dependent in dependents(session, job_id, Status.queued):
+        failure = failure_of(input_states(session, [dependent])[dependent])
+        if failure is None:
+            continue
+        message, evidence = failure
+        transition(
+            session,
+            dependent,
+            Status.failed,
+            reason=Reason.dependency_failed,
+            message=message,
+            data=evidence,
+            evidence=evidence,
+            actor="scheduler",
+            from_={Status.queued},
+        )
 
 
 def lock_job(session: Session, job_id: str) -> tuple[Status, int] | None:
