@@ -1,6 +1,9 @@
 """Looking up what a path names, with answers that help when it is not there."""
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -8,9 +11,50 @@ from api.problems import ApiError, not_found
 from api.service import Service
 from store import tables
 from store.checkpoints import RESULT, get_checkpoint
+from store.datasets import find_dataset
 from store.jobs import get_job
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Owned:
+    """Things of one kind that belong to projects."""
+
+    what: str
+    listed_at: str
+    table: type[tables.Job | tables.Dataset | tables.Pipeline]
+
+
+OWNED: Mapping[str, Owned] = {
+    "job_id": Owned("job", "/jobs", tables.Job),
+    "dataset_id": Owned("data set", "/datasets", tables.Dataset),
+    "pipeline_id": Owned("pipeline", "/pipelines", tables.Pipeline),
+}
+"""What a path parameter of this name stands for, in every route."""
+
+
+def require_visible(service: Service, project: str | None, parameters: Mapping[str, Any]) -> None:
+    """Refuse path parameters that name a thing of another project, just as if there were no such thing.
+
+    Args:
+        project: the only one whose things the client may see; None: those of all.
+
+    Raises: ApiError (404).
+    """
+    if project is None:
+        return
+    for name, owned in OWNED.items():
+        if name in parameters and not _belongs(service, owned, parameters[name], project):
+            raise not_found(owned.what, parameters[name], owned.listed_at)
+
+
+def _belongs(service: Service, owned: Owned, thing: str, project: str) -> bool:
+    if not _ID.fullmatch(thing):
+        return False
+    with service.database.reading() as session:
+        row = session.get(owned.table, thing)
+        return row is not None and row.project == project
 
 
 def require_job(session: Session, job_id: str) -> tables.Job:
@@ -19,6 +63,14 @@ def require_job(session: Session, job_id: str) -> tables.Job:
     if job is None:
         raise not_found("job", job_id, "/jobs")
     return job
+
+
+def require_dataset(session: Session, dataset_id: str) -> tables.Dataset:
+    """The data set of this id. Raises ApiError (404)."""
+    dataset = find_dataset(session, None, dataset_id) if _ID.fullmatch(dataset_id) else None
+    if dataset is None:
+        raise not_found("data set", dataset_id, "/datasets")
+    return dataset
 
 
 def require_checkpoint(service: Service, job_id: str, name: str) -> tables.Checkpoint:

@@ -9,11 +9,29 @@ from fastapi import Depends, FastAPI
 from fastapi_offline import FastAPIOffline
 
 from api import handlers, openapi
+from api.authentication import Authentication
 from api.guard import Guard
+from api.keyring import Keyring
 from api.principal import admit
 from api.query import refuse_unknown_names
-from api.routes import catalog, checkpoints, events, health, hosts, jobs, logs, metrics, results
+from api.routes import (
+    catalog,
+    checkpoints,
+    datasets,
+    events,
+    health,
+    hosts,
+    jobs,
+    keys,
+    logs,
+    metrics,
+    projects,
+    prometheus,
+    results,
+)
 from api.service import Service
+from api.telemetry.registry import Telemetry
+from api.telemetry.requests import Observed
 from store.settings import Settings, get_settings
 
 DESCRIPTION = "Runs LLM fine-tuning jobs on PaddlePaddle: POST a task and its config, then poll or follow."
@@ -30,16 +48,34 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         version=version("regatta"),
         description=DESCRIPTION,
         lifespan=_lifespan,
-        dependencies=[Depends(refuse_unknown_names), Depends(admit)],
+        dependencies=[Depends(admit), Depends(refuse_unknown_names)],
         redirect_slashes=False,
     )
-    app.state.service = Service.open(settings)
-    for noun in (jobs, events, metrics, logs, checkpoints, results, catalog, hosts, health):
+    service = app.state.service = Service.open(settings)
+    keyring = app.state.keyring = Keyring(service.database)
+    for noun in (
+        jobs,
+        events,
+        metrics,
+        logs,
+        checkpoints,
+        results,
+        datasets,
+        catalog,
+        hosts,
+        keys,
+        projects,
+        health,
+        prometheus,
+    ):
         app.include_router(noun.router)
     app.openapi = partial(openapi.describe, app)
     handlers.install(app)
+    app.add_middleware(Authentication, keyring=keyring, required=settings.api_keys_required)
     app.add_middleware(handlers.Failures)
     app.add_middleware(Guard, allowed_hosts=settings.allowed_hosts)
+    telemetry = app.state.telemetry = Telemetry(service)
+    app.add_middleware(Observed, metrics=telemetry.http, log_requests=settings.log_format == "json")
     return app
 
 

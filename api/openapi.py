@@ -7,12 +7,17 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from api.authentication import is_open
+from api.principal import READING, SCOPE_MARK
 from api.schemas.jobs import JobRequest
+from api.schemas.keys import KeyRequest
 from api.schemas.problems import Problem, answers
+from api.schemas.projects import LimitsRequest, ProjectRequest
 
 REF = "#/components/schemas/{model}"
-ALWAYS = (403, 421, 422, 500, 503)
-"""Statuses that every call may answer: the guard's, bad parameters, a failure, the database away."""
+ALWAYS = (401, 403, 421, 422, 500, 503)
+"""Statuses that every call may answer: no key, the guard's, bad parameters, a failure, the database away."""
+KEY_SCHEME = "key"
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -24,10 +29,12 @@ def describe(app: FastAPI) -> dict[str, Any]:
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        schemas |= _schemas(Problem, JobRequest)
-        for path in document["paths"].values():
-            for operation in path.values():
+        schemas |= _schemas(Problem, JobRequest, KeyRequest, ProjectRequest, LimitsRequest)
+        document["components"]["securitySchemes"] = {KEY_SCHEME: {"type": "http", "scheme": "bearer"}}
+        for path, operations in document["paths"].items():
+            for method, operation in operations.items():
                 _document_problems(operation["responses"])
+                _document_key(operation, method.upper(), path)
         app.openapi_schema = document
     return app.openapi_schema
 
@@ -36,6 +43,15 @@ def _document_problems(responses: dict[str, Any]) -> None:
     responses.pop("422", None)
     for status, answer in answers(*ALWAYS).items():
         responses.setdefault(str(status), answer)
+
+
+def _document_key(operation: dict[str, Any], method: str, path: str) -> None:
+    """Whether a server that wants keys wants one here, and of which scope."""
+    if is_open(method, path):
+        operation["security"] = []
+        return
+    operation["security"] = [{KEY_SCHEME: []}]
+    operation.setdefault(SCOPE_MARK, "read" if method in READING else "write")
 
 
 def _schemas(*models: type[BaseModel]) -> dict[str, Any]:

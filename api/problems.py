@@ -11,6 +11,7 @@ import anyio
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
+from api.telemetry.requests import request_id
 from trainer.config.problems import Problem
 from trainer.config.values import printable
 
@@ -19,11 +20,16 @@ TYPE_PREFIX = "urn:regatta:problem:"
 
 TITLES: dict[str, tuple[int, str]] = {
     "malformed-json": (400, "The body is not JSON"),
+    "malformed-body": (400, "The body cannot be read"),
+    "unauthenticated": (401, "The server does not know who asks"),
+    "insufficient-scope": (403, "The key does not allow this"),
     "cross-site": (403, "Requests from other web sites are refused"),
     "not-found": (404, "There is nothing at this address"),
     "method-not-allowed": (405, "This address does not take that method"),
     "not-acceptable": (406, "None of the accepted media types is on offer"),
-    "conflict": (409, "The job's state does not allow this"),
+    "timeout": (408, "The body did not arrive in time"),
+    "conflict": (409, "The state of things does not allow this"),
+    "exists": (409, "There is one of that name already"),
     "idempotency-conflict": (409, "The Idempotency-Key was used with another body"),
     "body-too-large": (413, "The body is too large"),
     "unsupported-media-type": (415, "The body has the wrong media type"),
@@ -32,6 +38,7 @@ TITLES: dict[str, tuple[int, str]] = {
     "invalid": (422, "The request has problems"),
     "internal": (500, "The service failed"),
     "unavailable": (503, "A part of the service is away"),
+    "storage-full": (507, "There is no room left"),
 }
 
 
@@ -77,11 +84,14 @@ class ProblemResponse(JSONResponse):
     media_type = MEDIA_TYPE
 
     def __init__(self, problem: ApiError) -> None:
-        super().__init__(problem.document(), status_code=problem.status, headers=problem.headers)
+        document = problem.document()
+        if (known := request_id()) is not None:
+            document["request_id"] = known
+        super().__init__(document, status_code=problem.status, headers=problem.headers)
         self.problem = problem
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.problem.kind == "body-too-large":
+        if self.problem.headers.get("Connection") == "close":
             await self._answer_before_the_body_ends(receive, send)
         else:
             await super().__call__(scope, receive, send)

@@ -11,11 +11,14 @@ from pathlib import Path
 
 import httpx
 from rich.console import Console
+from sqlalchemy.exc import SQLAlchemyError
 
 from cli.database import migrate_database
 from cli.runners import stop_runners
 from cli.supervisor import Child, ChildSpec, write_atomically
 from store.broker import Broker, BrokerError, ensure_broker
+from store.database import Database
+from store.hosts import list_hosts
 from store.settings import Settings
 from worker.strays import live_runners
 
@@ -39,6 +42,7 @@ class LocalService:
         self._api, self._scheduler, self._worker = map(self._child, ("api", "scheduler", "worker"))
         self._children = (self._api, self._scheduler, self._worker)
         self._http = httpx.Client(trust_env=False, timeout=2)
+        self._database = Database(settings.database_url)
 
     def start(self) -> None:
         """Start the broker, bring the database up to date, start the children.
@@ -64,10 +68,12 @@ class LocalService:
 
     def is_ready(self) -> bool:
         """Whether /readyz is green and the worker that runs now has offered this host's devices."""
-        with contextlib.suppress(httpx.HTTPError):
+        with contextlib.suppress(httpx.HTTPError, SQLAlchemyError):
             if self._http.get(f"{self.url}/readyz").status_code == httpx.codes.OK:
-                hosts = self._http.get(f"{self.url}/hosts").raise_for_status().json()["items"]
-                return any(host["info"].get("worker_pid") == self._worker.pid for host in hosts)
+                with self._database.reading() as session:
+                    return any(
+                        host.info.get("worker_pid") == self._worker.pid for host in list_hosts(session)
+                    )
         return False
 
     def broken_part(self) -> Child | None:
@@ -87,6 +93,7 @@ class LocalService:
         with contextlib.ExitStack() as parts:  # in reverse, and each whatever becomes of the others
             parts.callback(self._stop_broker)
             parts.callback(self._http.close)
+            parts.callback(self._database.dispose)
             parts.callback(self._api.stop, STOP_TIMEOUT_S, hurry)
             parts.callback(self._stop_jobs, hurry)
             parts.callback(self._worker.stop, STOP_TIMEOUT_S, hurry)

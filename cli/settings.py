@@ -55,8 +55,18 @@ def check_devices(settings: Settings) -> None:
         raise CliError(str(error), INVALID) from error
 
 
+def safe_address(settings: Settings, host: str | None = None) -> None:
+    """Raises CliError when other machines could reach the API at this address without a key."""
+    from api.server import UnsafeAddress, check_address
+
+    try:
+        check_address(settings, host or settings.api_host)
+    except UnsafeAddress as error:
+        raise CliError(str(error), INVALID) from error
+
+
 def _problem(entry: ErrorDetails, given: Collection[str]) -> dict[str, object]:
-    """A setting that came from the environment is named by its variable. What may be a password is not shown."""
+    """A setting that came from the environment is named by its variable; a password is not shown."""
     name = str(entry["loc"][0])
     msg = entry["msg"].removeprefix("Value error, ")
     return {

@@ -14,7 +14,7 @@ from typing import Any
 from cli.errors import INVALID, CliError
 from cli.local_service import LocalService
 from cli.output import console
-from cli.settings import check_devices, read_settings
+from cli.settings import check_devices, read_settings, safe_address
 from cli.stop_signals import StopSignals
 from cli.supervisor import write_atomically
 from store.broker import BrokerError
@@ -45,6 +45,7 @@ def run_up(options: Options) -> None:
     """
     settings = settings_of(options)
     check_devices(settings)
+    safe_address(settings)
     run_dir = settings.data_dir / "run"
     make_directory(run_dir)
     with only_one(run_dir), broker_errors(), StopSignals() as signals:

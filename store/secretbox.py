@@ -1,8 +1,8 @@
 """Encrypts what the database keeps but must not give away: secrets of users, and what signs announcements.
 
 The keys come from REGATTA_SECRET_KEY or, when that is not set, from a file in the data directory that
-`regatta up` makes. The first key encrypts; all of them decrypt, so that a key can be replaced: put the new one
-first, run `regatta keys rotate-secrets`, take the old one away.
+`regatta up` makes. The first key encrypts and all of them decrypt, so that a key can be replaced: put the new
+one first, run `regatta secrets rotate`, take the old one away.
 """
 
 import os
@@ -68,7 +68,7 @@ def open_box(settings: Settings) -> SecretBox:
     if not keys:
         raise NoSecretKey(
             "there is no key to encrypt secrets with: set REGATTA_SECRET_KEY to the same value for the API "
-            "and for every worker (`regatta keys secret-key` makes one)"
+            "and for every worker (`regatta secrets new-key` makes one)"
         )
     try:
         return SecretBox(keys)

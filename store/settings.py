@@ -7,13 +7,14 @@ import socket
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from store.broker import socket_path
+from store.retry_policy import RetryPolicy
 
 Seconds = Annotated[float, Field(gt=0)]
 Roots = Annotated[tuple[Path, ...], NoDecode]
@@ -73,8 +74,13 @@ class Settings(BaseSettings):
     """Host names that the API answers for (JSON list or a:b)."""
     max_body_bytes: int = Field(default=1 << 20, gt=0)
     """Largest request body of JSON routes."""
+    max_dataset_bytes: int = Field(default=16 << 30, gt=0)
+    """Largest uploaded data set, unpacked."""
     stream_ping_s: Seconds = 15.0
     """Time between comment pings on open event streams."""
+
+    log_format: Literal["text", "json"] = "text"
+    """How API, worker, scheduler and runners write their own logs."""
 
     host_name: str = Field(default="", pattern=r"^[A-Za-z0-9._-]*$")
     """Name of this host; default: hostname."""
@@ -86,8 +92,12 @@ class Settings(BaseSettings):
     """Time between two renewals of a lease or a host."""
     lease_grace_s: Seconds = 15.0
     """Extra time before an attempt whose lease ran out is reaped."""
-    lost_lease_limit: int = Field(default=3, ge=1)
-    """Lost leases in a row, without a checkpoint, that fail a job."""
+    fault_limit: int = Field(default=RetryPolicy.fault_limit, ge=1)
+    """Lost hosts and the like in a row, without a checkpoint, that fail a job."""
+    retry_backoff_s: Seconds = RetryPolicy.backoff_s
+    """Pause after a first failed attempt; each further one doubles it."""
+    longest_retry_backoff_s: Seconds = RetryPolicy.longest_backoff_s
+    """Longest pause between two attempts."""
     outage_s: Seconds = 600.0
     """How long a trainer goes on while the database does not answer."""
     stop_grace_s: Seconds = 60.0
@@ -148,7 +158,7 @@ class Settings(BaseSettings):
         for key in value:
             if not _KEY.fullmatch(key):
                 raise ValueError(
-                    "a key that is not 32 bytes in URL-safe base64; see `regatta keys secret-key`"
+                    "a key that is not 32 bytes in URL-safe base64; see `regatta secrets new-key`"
                 )
         return value
 
@@ -166,6 +176,11 @@ class Settings(BaseSettings):
     def host_silence_s(self) -> float:
         """How long a host may be silent before it counts as away: three heartbeats."""
         return 3 * self.heartbeat_s
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        """When a failed attempt is repeated."""
+        return RetryPolicy(self.fault_limit, self.retry_backoff_s, self.longest_retry_backoff_s)
 
     @property
     def celery_broker_url(self) -> str:

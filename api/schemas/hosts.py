@@ -1,6 +1,6 @@
 """Hosts and what runs where."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -13,7 +13,7 @@ from store import tables
 class RunningPart(BaseModel):
     """The part of a job's attempt that a host runs."""
 
-    job_id: str
+    job_id: str | None = Field(description="null for a job of another project")
     attempt: int
     rank: int
     devices: list[int]
@@ -34,7 +34,14 @@ class Host(BaseModel):
     running: list[RunningPart]
 
     @classmethod
-    def of(cls, row: tables.Host, alive: bool, parts: Iterable[tables.AttemptNode]) -> "Host":
+    def of(
+        cls, row: tables.Host, alive: bool, parts: Iterable[tables.AttemptNode], visible: Container[str]
+    ) -> "Host":
+        """The host with the parts of attempts that it runs.
+
+        Args:
+            visible: the jobs whose ids the client may see.
+        """
         return cls(
             name=row.name,
             device=row.device,
@@ -46,7 +53,12 @@ class Host(BaseModel):
             registered_at=rfc3339(row.registered_at),
             heartbeat_at=rfc3339(row.heartbeat_at),
             running=[
-                RunningPart(job_id=part.job_id, attempt=part.attempt, rank=part.rank, devices=part.devices)
+                RunningPart(
+                    job_id=part.job_id if part.job_id in visible else None,
+                    attempt=part.attempt,
+                    rank=part.rank,
+                    devices=part.devices,
+                )
                 for part in parts
             ],
         )

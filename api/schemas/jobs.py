@@ -98,6 +98,8 @@ class Job(BaseModel):
     """A job. `status` says where it stands, `reason` and `message` why."""
 
     id: str
+    project: str
+    submitted_by: str = Field(description="The key that made it: name and prefix; `local` without keys")
     name: str | None
     task: str
     status: Status
@@ -125,6 +127,8 @@ class Job(BaseModel):
     def of(cls, row: tables.Job) -> "Job":
         return cls(
             id=row.id,
+            project=row.project,
+            submitted_by=row.submitted_by,
             name=row.name,
             task=row.task,
             status=Status(row.status),

@@ -85,9 +85,11 @@ def migrate() -> None:
 def api(host: Host = None, port: Port = None) -> None:
     """Run the HTTP server alone."""
     from api.server import run
-    from cli.settings import read_settings
+    from cli.settings import read_settings, safe_address
 
-    run(read_settings(), host=host, port=port)
+    settings = read_settings()
+    safe_address(settings, host)
+    run(settings, host=host, port=port)
 
 
 def scheduler() -> None:

@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 
 from store.database import Database
 from store.settings import Settings
+from tests.api.keyed import Keyed
 from tests.api.parts import Job, serving
 
 
@@ -68,6 +69,13 @@ def client(settings: Settings) -> Iterator[httpx.Client]:
     """A client of a server that runs for the test. The broker is away unless the test asks for it first."""
     with serving(settings) as server, httpx.Client(base_url=server.url, timeout=20) as client:
         yield client
+
+
+@pytest.fixture
+def keyed(settings: Settings, database: Database) -> Iterator[Keyed]:
+    """A server that wants keys."""
+    with serving(settings.model_copy(update={"api_keys_required": True})) as server:
+        yield Keyed(server.url, database)
 
 
 @pytest.fixture(scope="session")

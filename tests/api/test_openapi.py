@@ -35,7 +35,7 @@ def test_every_refusal_has_the_one_problem_shape(document: dict[str, Any]) -> No
             if int(status) >= 400:
                 shape = {"application/problem+json": {"schema": PROBLEM}}
                 assert answer["content"] == shape, (path, method, status)
-        assert {"403", "421", "422", "500", "503"} <= operation["responses"].keys()
+        assert {"401", "403", "421", "422", "500", "503"} <= operation["responses"].keys()
 
 
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
@@ -46,9 +46,23 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
 
 def test_the_guide_names_every_call_and_no_other(document: dict[str, Any]) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
-    named = re.findall(r"^\| `((?:GET|POST|DELETE) /[^`]*)` \|", guide, re.MULTILINE)
+    named = re.findall(r"^\| `((?:GET|POST|PUT|PATCH|DELETE) /[^`]*)` \|", guide, re.MULTILINE)
     assert sorted(named) == sorted(f"{method.upper()} {path}" for path, method, _ in operations(document))
-    assert len(named) == 23
+    assert named
+
+
+def test_every_call_says_what_key_it_wants(document: dict[str, Any]) -> None:
+    wanted = {
+        (method.upper(), path): operation.get("x-regatta-scope")
+        for path, method, operation in operations(document)
+    }
+    assert wanted["GET", "/jobs"] == "read"
+    assert wanted["POST", "/jobs"] == "write"
+    assert wanted["POST", "/keys"] == "admin"
+    assert {call for call, scope in wanted.items() if scope is None} == {
+        ("GET", "/healthz"),
+        ("GET", "/readyz"),
+    }
 
 
 def test_the_guide_names_every_kind_of_problem() -> None:
