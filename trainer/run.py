@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if gang.world > 1:
                 return run_gang(gang, arguments, config, events, should_stop)
             _show_devices(gang)
-            configure_cpu()
+            configure_cpu(keep_freed_memory=arguments.task != "quantize")
             import_paddle(should_stop)
             run_task(arguments.task, config, events, should_stop)
     except BaseException as error:

@@ -41,7 +41,7 @@ from trainer.loop.setup import StopQuestion, build_collator
 from trainer.models import linear_layers
 from trainer.models.directory import load_model, save_model
 from trainer.models.finite import refuse_broken_weights
-from trainer.quantization.methods import is_named
+from trainer.quantization.inputs import is_named
 from trainer.tools.merge import MergeStoppedError, merge_adapter
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ log = logging.getLogger(__name__)
 
 #: Where an adapter and its base model are merged, inside output_dir, until the model is loaded.
 _MERGED = "merged"
+#: While a decoder layer takes longer, its progress is told so often.
+_TOLD_EVERY_S = 5.0
 
 
 def quantize(config: QuantizeConfig, events: EventWriter, should_stop: StopQuestion) -> dict[str, Any]:
@@ -149,16 +151,52 @@ class _Work:
     def quantize(self, settings: Settings, outcome: Outcome) -> bool:
         """Quantize layer by layer; False when it was stopped."""
         began = time.monotonic()
-        if self._should_stop():
+        watch = _Watch(self._events, self._should_stop, len(self._model.stages()) - 2)
+        try:
+            watch.pulse(0.0)
+            for progress in begin(self._model, self._material.batches, settings, outcome.layers, watch.pulse):
+                watch.layer_done(progress.done)
+        except _StoppedError:
             return False
-        for progress in begin(self._model, self._material.batches, settings, outcome.layers):
-            done, total = progress.done, progress.layers
-            self._events.write("progress", step=done, total_steps=total, epoch=done / total, total_epochs=1.0)
-            log.info("layer %d of %d is quantized", done, total)
-            if self._should_stop() and done < total:
-                return False
         outcome.seconds = time.monotonic() - began
         return True
+
+
+class _StoppedError(Exception):
+    """Somebody asked for an end."""
+
+
+class _Watch:
+    """Tells how far the decoder layers are, and ends the work when that is asked for."""
+
+    def __init__(self, events: EventWriter, should_stop: StopQuestion, total: int) -> None:
+        self._events, self._should_stop, self._total = events, should_stop, total
+        self._done, self._told = 0, time.monotonic()
+
+    def pulse(self, share: float) -> None:
+        """Called all the time, with how much of the present layer is done.
+
+        Raises:
+            _StoppedError: the work is to end.
+        """
+        if self._should_stop():
+            raise _StoppedError
+        if time.monotonic() - self._told >= _TOLD_EVERY_S:
+            self._tell(share)
+            log.info("layer %d of %d: %.0f %%", self._done + 1, self._total, 100 * share)
+
+    def layer_done(self, done: int) -> None:
+        """One more layer is quantized."""
+        self._done = done
+        self._tell(0.0)
+        log.info("layer %d of %d is quantized", done, self._total)
+
+    def _tell(self, share: float) -> None:
+        self._told = time.monotonic()
+        epoch = (self._done + share) / self._total
+        self._events.write(
+            "progress", step=self._done, total_steps=self._total, epoch=epoch, total_epochs=1.0
+        )
 
 
 def _read(config: QuantizeConfig, events: EventWriter) -> _Material:

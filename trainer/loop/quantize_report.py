@@ -17,6 +17,7 @@ from trainer.quantization.report import QuantizationReport
 log = logging.getLogger(__name__)
 
 REPORT_FILE = "quantization_report.json"
+_MOST_NAMED = 8
 
 
 @dataclass
@@ -89,12 +90,34 @@ class Outcome:
                 msg = f"it is not done for {paths[0]}"
                 msg += f" and {len(paths) - 1} inputs like it" if len(paths) > 1 else ""
                 events.warn(Problem((name,), f"{msg}: {reason}"))
+        self._tell_of_dead_channels(events)
         if self.layers.layers:
             worst = max(self.layers.layers, key=lambda layer: layer.error)
             log.info(
                 "%d layers quantized; the largest relative error is %.3g, of %s",
                 *(len(self.layers.layers), worst.error, worst.path),
             )
+
+    def _tell_of_dead_channels(self, events: EventWriter) -> None:
+        inputs = {layer.path: layer.dead_inputs for layer in self.layers.layers}
+        if text := _counts(inputs):
+            hint = "Calibrate on records that use them, or look whether the model has lost them."
+            msg = f"inputs that are zero on all calibration data: {text}"
+            events.warn(Problem(("dataset_name_or_path",), msg, hint))
+        outputs = {layer.path: layer.dead_outputs for layer in self.layers.layers}
+        if text := _counts(outputs):
+            hint = "Look whether the model has lost them; they stay zero."
+            msg = f"outputs whose weights are all zero: {text}"
+            events.warn(Problem(("model_name_or_path",), msg, hint))
+
+
+def _counts(by_path: Mapping[str, int]) -> str:
+    """`3 of model.layers.0.mlp.up_proj, 1 of …`; empty where all are 0."""
+    found = [f"{count} of {path}" for path, count in by_path.items() if count]
+    more = len(found) - _MOST_NAMED
+    if more > 0:
+        found = [*found[:_MOST_NAMED], f"and of {more} more layers, see {REPORT_FILE}"]
+    return ", ".join(found)
 
 
 def weight_bytes(folder: Path) -> int:

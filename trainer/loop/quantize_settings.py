@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from trainer.config.quantized_models import WHOLE_ROW, QuantizationScheme
 from trainer.models import CausalLM, linear_layers
 from trainer.models.passes import Pass
-from trainer.quantization.methods import Progress, is_named, quantize_awq, quantize_gptq, quantize_ptq
+from trainer.quantization.inputs import is_named
+from trainer.quantization.methods import Progress, quantize_awq, quantize_gptq, quantize_ptq
 from trainer.quantization.observers import ActMethod, WeightMethod
 from trainer.quantization.piecewise import PiecewiseSearch
+from trainer.quantization.pulse import Pulse
 from trainer.quantization.report import QuantizationReport
 from trainer.quantization.settings import (
     AwqSettings,
@@ -78,14 +80,14 @@ def group_size_of(model: CausalLM, skip: Sequence[str]) -> int:
 
 
 def begin(
-    model: CausalLM, batches: Sequence[Pass], settings: Settings, report: QuantizationReport
+    model: CausalLM, batches: Sequence[Pass], settings: Settings, report: QuantizationReport, pulse: Pulse
 ) -> Iterator[Progress]:
     """Quantize the model layer by layer; see `trainer.quantization.methods`."""
     if isinstance(settings, PtqSettings):
-        return quantize_ptq(model, batches, settings, report)
+        return quantize_ptq(model, batches, settings, report, pulse)
     if isinstance(settings, GptqSettings):
-        return quantize_gptq(model, batches, settings, report)
-    return quantize_awq(model, batches, settings, report)
+        return quantize_gptq(model, batches, settings, report, pulse)
+    return quantize_awq(model, batches, settings, report, pulse)
 
 
 def scheme_facts(scheme: QuantizationScheme) -> dict[str, object]:

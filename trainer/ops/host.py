@@ -16,43 +16,50 @@ import warnings
 # Parameter numbers of mallopt(3), from glibc's malloc.h.
 _M_TRIM_THRESHOLD = -1
 _M_TOP_PAD = -2
+_M_MMAP_THRESHOLD = -3
 _M_MMAP_MAX = -4
 _M_ARENA_MAX = -8
 
 _HEAP_STEP = 64 << 20
+_GIVEN_BACK_FROM = 1 << 20
 
 
-def configure_cpu(threads: int | None = None) -> None:
+def configure_cpu(threads: int | None = None, *, keep_freed_memory: bool = True) -> None:
     """Prepare this process for training on CPU. Call it before Paddle is imported.
 
     Variables that are already set in the environment win, so an operator can override each of them.
 
     Args:
         threads: OpenMP threads of this process; by default every processor this process may run on.
+        keep_freed_memory: what training needs, where every step has the same sizes. False: tensors of 1 MiB
+            and more go back to the system at once. For work whose sizes change all the time, whose gaps would
+            add up to as much again.
     """
     if "paddle" in sys.modules:
         return
     os.environ.setdefault("OMP_NUM_THREADS", str(threads or len(os.sched_getaffinity(0))))
     os.environ.setdefault("FLAGS_use_stride_kernel", "0")
-    _keep_freed_memory()
+    if keep_freed_memory:
+        _set_allocator({_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: -1, _M_TOP_PAD: _HEAP_STEP, _M_ARENA_MAX: 1})
+    else:
+        # Setting it keeps glibc from raising it with each tensor that is freed.
+        _set_allocator({_M_MMAP_THRESHOLD: _GIVEN_BACK_FROM, _M_ARENA_MAX: 1})
 
 
-def import_paddle() -> None:
+def import_paddle(*, keep_freed_memory: bool = True) -> None:
     """Prepare this process and import Paddle, without its words about threads and caches."""
     if "paddle" in sys.modules:
         return
-    configure_cpu()
+    configure_cpu(keep_freed_memory=keep_freed_memory)
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.filterwarnings("ignore", message="No ccache found")
         import paddle  # noqa: F401
 
 
-def _keep_freed_memory() -> None:
+def _set_allocator(parameters: dict[int, int]) -> None:
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):
         return  # not glibc: its allocator has no such settings
-    mallopt(_M_MMAP_MAX, 0)
-    mallopt(_M_TRIM_THRESHOLD, -1)
-    mallopt(_M_TOP_PAD, _HEAP_STEP)
-    mallopt(_M_ARENA_MAX, 1)
+    for parameter, value in parameters.items():
+        mallopt(parameter, value)

@@ -12,7 +12,8 @@ import paddle
 from paddle import Tensor
 
 from trainer.models.parts import Role
-from trainer.quantization.formats import group_count, limits, rounded
+from trainer.quantization.formats import group_count, limits, rounded, row_blocks
+from trainer.quantization.pulse import Tick, no_tick
 
 _RATIOS = 20
 _SMALLEST_FACTOR = 1e-4
@@ -43,16 +44,17 @@ def _power(mean_abs: np.ndarray, ratio: float) -> np.ndarray:
 
 
 @paddle.no_grad()
-def clipped(weight: Tensor, sample: Tensor, bits: int, group_size: int) -> Tensor:
+def clipped(weight: Tensor, sample: Tensor, bits: int, group_size: int, tick: Tick = no_tick) -> Tensor:
     """Weights with the range of each group narrowed to what gives the smallest error of its part of outputs.
 
     The range is the largest absolute value times 1, 0.95 … 0.55.
 
     Args:
-        weight: float32 `[out, in]`.
+        weight: floating point `[out, in]`.
         sample: inputs, float32 `[tokens, in]`.
         bits: what the weights will be rounded to.
         group_size: what will have a scale.
+        tick: called all the time.
 
     Returns:
         float32 `[out, in]`.
@@ -62,11 +64,21 @@ def clipped(weight: Tensor, sample: Tensor, bits: int, group_size: int) -> Tenso
     # One product for each group and output: of inputs [groups, size, size] with weights [groups, out, size].
     x = sample.reshape([-1, groups, inputs // groups]).transpose([1, 0, 2])
     gram = paddle.matmul(x, x, transpose_x=True)
-    grouped = weight.reshape([outputs, groups, -1]).transpose([1, 0, 2])
+    found = paddle.empty([outputs, inputs], "float32")
+    for start, stop in row_blocks(outputs):
+        rows = weight[start:stop].astype("float32").reshape([stop - start, groups, -1])
+        best = _narrowed(rows.transpose([1, 0, 2]), gram, bits, tick)
+        found[start:stop] = best.transpose([1, 0, 2]).reshape([stop - start, inputs])
+    return found
+
+
+def _narrowed(grouped: Tensor, gram: Tensor, bits: int, tick: Tick) -> Tensor:
+    """Weights `[groups, out, size]` with the best range of each group."""
     absmax = grouped.abs().max(axis=-1, keepdim=True)
     highest = limits(bits)[1]
     best, lowest = grouped, None
     for step in range(int(_CLIP_GRID * _MOST_CLIPPED)):
+        tick()
         limit = absmax * (1 - step / _CLIP_GRID)
         narrow = paddle.maximum(paddle.minimum(grouped, limit), -limit)
         scale = paddle.where(limit > 0, limit, paddle.ones_like(limit)) / highest
@@ -77,4 +89,4 @@ def clipped(weight: Tensor, sample: Tensor, bits: int, group_size: int) -> Tenso
             continue
         better = error < lowest
         best, lowest = paddle.where(better, narrow, best), paddle.where(better, error, lowest)
-    return best.transpose([1, 0, 2]).reshape([outputs, inputs])
+    return best

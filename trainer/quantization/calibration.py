@@ -20,6 +20,7 @@ from trainer.models.passes import Pass
 from trainer.models.placement import WHOLE
 from trainer.models.registry import LinearLayer
 from trainer.ops.packing import Packing
+from trainer.quantization.pulse import Tick, no_tick
 
 #: Told of a linear layer's path, its input `[tokens, in]` and the number of the batch, as the layer runs.
 Visit = Callable[[str, Tensor, int], None]
@@ -34,14 +35,16 @@ class Block:
         linears: its linear layers, in order; not those that are quantized.
     """
 
-    def __init__(self, model: CausalLM, stage: Stage, packings: Sequence[Packing], states: list[Tensor]):
+    def __init__(
+        self, model: CausalLM, stage: Stage, packings: Sequence[Packing], states: list[Tensor], tick: Tick
+    ) -> None:
         self.index = stage.number - 1
         self.path = stage.modules[0]
         prefix = f"{self.path}."
         layers = [layer for layer in linear_layers(model) if layer.path.startswith(prefix)]
         self.linears: tuple[LinearLayer, ...] = tuple(layers)
         self._model, self._stage = model, stage
-        self._packings, self._states = packings, states
+        self._packings, self._states, self._tick = packings, states, tick
 
     def inputs(self, visit: Visit, paths: Sequence[str] | None = None) -> None:
         """Run the layer once over all batches, and show what its linear layers are given.
@@ -68,6 +71,7 @@ class Block:
     @paddle.no_grad()
     def output(self, number: int) -> Tensor:
         """What the layer, as it is now, gives for a batch: hidden states `[tokens, hidden]`."""
+        self._tick()
         return self._stage.run(self._states[number], *self._model.prepare(self._packings[number]))
 
     def advance(self) -> None:
@@ -83,13 +87,14 @@ class Walk:
         packings: how the tokens of each batch lie.
     """
 
-    def __init__(self, model: CausalLM, batches: Sequence[Pass]) -> None:
+    def __init__(self, model: CausalLM, batches: Sequence[Pass], tick: Tick = no_tick) -> None:
         """Embed all batches.
 
         Args:
             model: whole, in one process, without an adapter, a prefix and fused projections. It is put in
                 evaluation mode.
             batches: the calibration data, of which only ids and packing are used.
+            tick: called before each pass of a batch through a layer.
 
         Raises:
             ValueError: there is no batch, or it is another kind of model.
@@ -102,7 +107,7 @@ class Walk:
             raise ValueError("got fused projections, expected a model loaded without them")
         model.eval()
         self.packings = [batch.packing for batch in batches]
-        self._model = model
+        self._model, self._tick = model, tick
         self._ids = [batch.ids for batch in batches]
 
     def __len__(self) -> int:
@@ -115,7 +120,7 @@ class Walk:
         with paddle.no_grad():
             states = [stages[0].run(ids, None, _no_attention) for ids in self._ids]
         for stage in stages[1:-1]:
-            block = Block(self._model, stage, self.packings, states)
+            block = Block(self._model, stage, self.packings, states, self._tick)
             yield block
             if stage is not stages[-2]:
                 block.advance()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import paddle
 from paddle import Tensor
 
-from trainer.quantization.formats import Integers, limits, quantize_rows, rounded
+from trainer.quantization.formats import Integers, limits, quantize_rows, rounded, row_blocks
 from trainer.quantization.layers import INPUT_BITS
 from trainer.quantization.observers import ActMethod, InputStatistics
+from trainer.quantization.pulse import Tick, no_tick
 
 
 @dataclass(frozen=True)
@@ -34,28 +36,43 @@ class OutputError:
     The input is divided by the factors and the weights are multiplied by them before both are rounded.
     """
 
-    def __init__(self, statistics: InputStatistics, weight: Tensor, form: NumberFormat) -> None:
+    @paddle.no_grad()
+    def __init__(
+        self,
+        statistics: InputStatistics,
+        weights: Sequence[Tensor],
+        form: NumberFormat,
+        tick: Tick = no_tick,
+    ) -> None:
         """Compute what outputs should be.
 
         Args:
             statistics: of the input.
-            weight: float32 `[in, out]`, of all layers side by side.
+            weights: floating point `[in, out]` of each layer.
             form: how to round.
+            tick: called all the time.
         """
-        self._statistics, self._weight, self._form = statistics, weight, form
-        self._wanted = paddle.matmul(statistics.sample, weight)
+        self._statistics, self._weights, self._form, self._tick = statistics, weights, form, tick
+        self._wanted = [paddle.matmul(statistics.sample, weight.astype("float32")) for weight in weights]
 
     @paddle.no_grad()
     def __call__(self, factors: np.ndarray) -> float:
         """The mean squared error with factors `[in]` above 0."""
         factor = paddle.to_tensor(factors.astype(np.float32))
-        weight = (self._weight * factor.unsqueeze(1)).t()
-        integers = quantize_rows(weight, self._form.bits, self._form.group_size)
         x = self._statistics.sample / factor
         if self._form.act is not None:
             x = fake_quantized(x, input_scale(self._statistics.absmax(self._form.act, factors)))
-        found = paddle.matmul(x, integers.dequantize(), transpose_y=True)
-        return float(((found - self._wanted) ** 2).mean())
+        total, numbers = 0.0, 0
+        for weight, wanted in zip(self._weights, self._wanted, strict=True):
+            outputs = weight.shape[1]
+            for start, stop in row_blocks(outputs):
+                self._tick()
+                rows = weight[:, start:stop].t().astype("float32") * factor
+                integers = quantize_rows(rows, self._form.bits, self._form.group_size)
+                found = paddle.matmul(x, integers.dequantize(), transpose_y=True)
+                total += float(((found - wanted[:, start:stop]) ** 2).sum())
+            numbers += outputs * x.shape[0]
+        return total / numbers
 
 
 @paddle.no_grad()
@@ -66,19 +83,36 @@ def squared_error(
 
     Args:
         sample: inputs, float32 `[tokens, in]`.
-        weight: float32 `[in, out]`.
+        weight: floating point `[in, out]`.
         integers: what is in the place of the weights.
         scale_of_input: what 1 means in inputs that are rounded to 8 bits; None: they are not rounded.
     """
     x = sample if scale_of_input is None else fake_quantized(sample, scale_of_input)
-    difference = paddle.matmul(x, integers.dequantize(), transpose_y=True) - paddle.matmul(sample, weight)
-    return float((difference**2).mean())
+    outputs = weight.shape[1]
+    total = 0.0
+    for start, stop in row_blocks(outputs):
+        found = paddle.matmul(x, integers.rows(start, stop).dequantize(), transpose_y=True)
+        wanted = paddle.matmul(sample, weight[:, start:stop].astype("float32"))
+        total += float(((found - wanted) ** 2).sum())
+    return total / (sample.shape[0] * outputs)
 
 
 @paddle.no_grad()
 def mean_square(sample: Tensor, weight: Tensor) -> float:
     """The mean of the squared outputs of inputs `[tokens, in]` and weights `[in, out]`."""
-    return float((paddle.matmul(sample, weight) ** 2).mean())
+    outputs = weight.shape[1]
+    total = 0.0
+    for start, stop in row_blocks(outputs):
+        total += float((paddle.matmul(sample, weight[:, start:stop].astype("float32")) ** 2).sum())
+    return total / (sample.shape[0] * outputs)
+
+
+@paddle.no_grad()
+def dead_outputs(weight: Tensor) -> int:
+    """How many outputs of `[in, out]` have no weight but zeros."""
+    outputs = weight.shape[1]
+    blocks = row_blocks(outputs)
+    return sum(int((weight[:, start:stop] == 0).all(axis=0).sum()) for start, stop in blocks)
 
 
 def fake_quantized(x: Tensor, scale: float) -> Tensor:

@@ -6,6 +6,7 @@ to what the bits hold (-128 … 127, -8 … 7). A row is one output, so matrices
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,10 @@ from trainer.config.quantized_models import WHOLE_ROW
 
 #: The sizes of numbers that there are.
 BITS = (4, 8)
+# Work on a matrix is done for such a share of its rows at a time, so that what is between takes little
+# memory; with fewer rows than these it would be slow.
+_ROW_BLOCKS = 16
+_FEWEST_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,10 @@ class Integers:
         """The group of each input, int32 `[in]`."""
         return plain_groups(self.values.shape[1], self.group_size) if self.g_idx is None else self.g_idx
 
+    def rows(self, start: int, stop: int) -> Integers:
+        """Some of the outputs."""
+        return replace(self, values=self.values[start:stop], scales=self.scales[start:stop])
+
     def dequantize(self, dtype: paddle.dtype = paddle.float32) -> Tensor:
         """The weights that these numbers stand for, `[out, in]`: value times scale, rounded to `dtype`."""
         return self._dequantized().astype(dtype)
@@ -88,24 +97,44 @@ def quantize_rows(
     Raises:
         ValueError: bits or group size that do not fit.
     """
-    weight = weight.astype("float32")
     outputs, inputs = weight.shape
     if scales is None:
         scales = absmax_scales(weight, bits, group_size)
-    grouped = weight.reshape([outputs, group_count(inputs, group_size), -1])
-    values = rounded(grouped / scales.unsqueeze(-1), bits).reshape([outputs, inputs])
-    return Integers(values.astype("int8"), scales, group_size, bits)
+    groups = group_count(inputs, group_size)
+    values = paddle.empty([outputs, inputs], "int8")
+    for start, stop in row_blocks(outputs):
+        grouped = weight[start:stop].astype("float32").reshape([stop - start, groups, -1])
+        whole = rounded(grouped / scales[start:stop].unsqueeze(-1), bits)
+        values[start:stop] = whole.reshape([stop - start, inputs]).astype("int8")
+    return Integers(values, scales, group_size, bits)
 
 
+@paddle.no_grad()
 def absmax_scales(weight: Tensor, bits: int, group_size: int = WHOLE_ROW) -> Tensor:
     """Scales with which the largest weight of each group becomes the largest number, float32 `[out, groups]`.
 
     A group of zeros has the scale 1.
     """
     outputs, inputs = weight.shape
-    groups = weight.astype("float32").reshape([outputs, group_count(inputs, group_size), -1])
-    scales = groups.abs().max(axis=-1) / limits(bits)[1]
+    groups = group_count(inputs, group_size)
+    largest = []
+    for start, stop in row_blocks(outputs):
+        grouped = weight[start:stop].astype("float32").reshape([stop - start, groups, -1])
+        largest.append(grouped.abs().max(axis=-1))
+    return scales_of(paddle.concat(largest), bits)
+
+
+def scales_of(absmax: Tensor, bits: int) -> Tensor:
+    """Scales with which the largest absolute values, float32, become the largest number; 1 for 0."""
+    scales = absmax / limits(bits)[1]
     return paddle.where(scales > 0, scales, paddle.ones_like(scales))
+
+
+def row_blocks(rows: int) -> Iterator[tuple[int, int]]:
+    """Start and stop of rows that are worked on together, in a matrix with so many of them."""
+    step = max(_FEWEST_ROWS, -(-rows // _ROW_BLOCKS))
+    for start in range(0, rows, step):
+        yield start, min(start + step, rows)
 
 
 def half_scales(scales: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import numpy as np
 import paddle
 from paddle import Tensor
 
+from trainer.quantization.cholesky import invert_to_factor
 from trainer.quantization.formats import (
     WHOLE_ROW,
     Integers,
@@ -20,7 +21,10 @@ from trainer.quantization.formats import (
     half_scales,
     quantize_rows,
     rounded,
+    row_blocks,
+    scales_of,
 )
+from trainer.quantization.pulse import Tick, no_tick
 
 #: What damping grows by when the Hessian cannot be inverted, from what on, and up to what.
 _DAMPING_GROWTH = 10.0
@@ -33,7 +37,7 @@ class SingularHessianError(ArithmeticError):
 
 
 class Hessian:
-    """H of the inputs of a layer, summed up batch by batch; memory `[in, in]` in float64.
+    """H of the inputs of a layer, kept up to date batch by batch; memory `[in, in]` in float64.
 
     Attributes:
         tokens: how many inputs there were.
@@ -41,18 +45,22 @@ class Hessian:
 
     def __init__(self, inputs: int) -> None:
         self.tokens = 0
-        self._sum = paddle.zeros([inputs, inputs], "float64")
+        self._mean = paddle.zeros([inputs, inputs], "float64")
 
     @paddle.no_grad()
     def add(self, x: Tensor) -> None:
         """Take in inputs `[tokens, in]`."""
         wide = x.astype("float64")
-        self._sum += paddle.matmul(wide, wide, transpose_x=True)
-        self.tokens += x.shape[0]
+        before, self.tokens = self.tokens, self.tokens + x.shape[0]
+        self._mean.scale_(before / self.tokens)
+        inputs = x.shape[1]
+        for start, stop in row_blocks(inputs):
+            products = paddle.matmul(wide[:, start:stop], wide, transpose_x=True).scale_(2.0 / self.tokens)
+            self._mean[start:stop] = products.add_(self._mean[start:stop])
 
     def matrix(self) -> Tensor:
-        """2/N sum x x^T, float64 `[in, in]`."""
-        return self._sum * (2.0 / max(self.tokens, 1))
+        """2/N sum x x^T, float64 `[in, in]`; not a copy."""
+        return self._mean
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,7 @@ def gptq_quantize(
     block_size: int = 128,
     act_order: bool = False,
     half: bool = False,
+    tick: Tick = no_tick,
 ) -> GptqResult:
     """Quantize a weight matrix; never worse than rounding to nearest, which is kept where it is better.
 
@@ -100,81 +109,110 @@ def gptq_quantize(
         block_size: inputs between two updates of all later weights; changes the speed only.
         act_order: treat the inputs of the largest diagonal first.
         half: round scales to float16 first, as the files of GPTQ hold them.
+        tick: called all the time.
+
+    Memory beside the weights and the Hessian: a matrix of the Hessian's size, the weights in float64, the
+    results, and little of what is between.
 
     Raises:
         SingularHessianError: no damping helped, as with inputs that are not finite.
     """
-    original = weight.astype("float64")
     wanted = hessian if hessian.dtype == paddle.float64 else hessian.astype("float64")
     diagonal = paddle.diagonal(wanted)
     dead = diagonal == 0
     diagonal = paddle.where(dead, paddle.ones_like(diagonal), diagonal)
     order = paddle.argsort(-diagonal, stable=True) if act_order else paddle.arange(len(diagonal))
-    factor, used = _inverse_factor(wanted, diagonal, order, damping)
-    work = paddle.where(dead.unsqueeze(0), paddle.zeros_like(original), original)
-    work = paddle.index_select(work, order, axis=1)
-    values, scales = _Rounding(work, factor, bits, group_size, half).run(block_size)
+    factor, used = _inverse_factor(wanted, diagonal, order, damping, tick)
+    alive = paddle.logical_not(dead).astype("float64")
+    rounding = _Rounding(_ordered(weight, order, alive), factor, bits, group_size, half, tick)
+    values, scales = rounding.run(block_size, order.numpy())
+    del factor, rounding
 
-    back = paddle.argsort(order)
-    values = paddle.index_select(values, back, axis=1)
     is_grouped = act_order and scales.shape[1] > 1
-    g_idx = (back // group_size).astype("int32") if is_grouped else None
-    integers = Integers(values.astype("int8"), scales, group_size, bits, g_idx)
+    g_idx = (paddle.argsort(order) // group_size).astype("int32") if is_grouped else None
+    values = values.t().contiguous()
+    integers = Integers(values, scales, group_size, bits, g_idx)
 
-    plain_scales = absmax_scales(original, bits, group_size)
-    nearest = quantize_rows(original, bits, group_size, half_scales(plain_scales) if half else plain_scales)
-    power = weighted_square(original, wanted)
-    error = weighted_square(original - integers.dequantize().astype("float64"), wanted, power)
-    rtn_error = weighted_square(original - nearest.dequantize().astype("float64"), wanted, power)
+    plain_scales = absmax_scales(weight, bits, group_size)
+    nearest = quantize_rows(weight, bits, group_size, half_scales(plain_scales) if half else plain_scales)
+    error, rtn_error = _errors(weight, wanted, (integers, nearest), tick)
     if rtn_error < error:
         integers, error = nearest, rtn_error
     return GptqResult(integers, error, rtn_error, used, int(dead.sum()))
 
 
-def weighted_square(difference: Tensor, hessian: Tensor, power: float = 1.0) -> float:
-    """tr(D H D^T), twice the mean over inputs of squared outputs of `D [out, in]`, relative to `power`."""
-    total = float((paddle.matmul(difference, hessian) * difference).sum())
-    return total / power if power > 0 else 0.0
+def _ordered(weight: Tensor, order: Tensor, alive: Tensor) -> Tensor:
+    """Inputs as rows, in their order, float64 `[in, out]`; those that are not `alive` (1 or 0) are zero."""
+    outputs, inputs = weight.shape
+    rows = paddle.empty([inputs, outputs], "float64")
+    for start, stop in row_blocks(inputs):
+        places = order[start:stop]
+        chosen = paddle.index_select(weight, places, axis=1).t().astype("float64")
+        rows[start:stop] = chosen * paddle.index_select(alive, places).unsqueeze(1)
+    return rows
+
+
+def _errors(weight: Tensor, hessian: Tensor, results: tuple[Integers, ...], tick: Tick) -> list[float]:
+    """tr(D H D^T) of each result's difference D to the weights `[out, in]`, relative to that of the weights.
+
+    It is twice the mean over inputs of squared outputs of D.
+    """
+    power, found = 0.0, [0.0] * len(results)
+    for start, stop in row_blocks(weight.shape[0]):
+        tick()
+        rows = weight[start:stop].astype("float64")
+        power += _weighted_square(rows, hessian)
+        for place, result in enumerate(results):
+            difference = rows - result.rows(start, stop).dequantize().astype("float64")
+            found[place] += _weighted_square(difference, hessian)
+    return [total / power if power > 0 else 0.0 for total in found]
+
+
+def _weighted_square(difference: Tensor, hessian: Tensor) -> float:
+    return float((paddle.matmul(difference, hessian) * difference).sum())
 
 
 class _Rounding:
     """The loop over inputs, in the order given.
 
     Args:
-        work: weights float64 `[out, in]`.
+        rows: weights float64 `[in, out]`: an input, and all that follow, lie together in memory. It is worked
+            in, and up to date where a block begins.
         factor: upper triangular, float64 `[in, in]`.
     """
 
-    def __init__(self, work: Tensor, factor: Tensor, bits: int, group_size: int, half: bool) -> None:
-        self._factor, self._bits, self._half = factor, bits, half
-        self._groups = group_count(work.shape[1], group_size)
-        # Inputs as rows: one of them, and all that follow, lie together in memory. Up to date where a block
-        # begins.
-        self._rows = work.t().contiguous()
+    def __init__(
+        self, rows: Tensor, factor: Tensor, bits: int, group_size: int, half: bool, tick: Tick
+    ) -> None:
+        self._rows, self._factor, self._bits, self._half, self._tick = rows, factor, bits, half, tick
+        self._groups = group_count(rows.shape[0], group_size)
         self._start = 0
 
-    def run(self, block_size: int) -> tuple[Tensor, Tensor]:
-        """Whole numbers float32 `[out, in]` and scales float32 `[out, groups]`."""
+    def run(self, block_size: int, places: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Whole numbers int8 `[in, out]`, each input in its place, and scales float32 `[out, groups]`."""
         inputs, outputs = self._rows.shape
         size = inputs // self._groups
-        values = paddle.empty([inputs, outputs], "float32")
+        values = paddle.empty([inputs, outputs], "int8")
         scales = []
         for start in range(0, inputs, block_size):
             stop = min(start + block_size, inputs)
             self._start = start
             errors = paddle.empty([stop - start, outputs], "float64")
             for place in range(start, stop):
+                self._tick()
                 before = errors[: place - start]
                 if place % size == 0:
-                    scales.append(self._scale(self._current(place, place + size, before)))
+                    scales.append(self._scale(place, place + size, before))
                 scale = scales[-1].squeeze(1).astype("float64")
                 row = self._current(place, place + 1, before).squeeze(0)
                 value = rounded(row / scale, self._bits)
                 errors[place - start] = (row - value * scale) / self._factor[place, place]
-                values[place] = value.astype("float32")
-            if stop < inputs:
-                self._rows = paddle.concat([self._rows[:stop], self._current(stop, inputs, errors)])
-        return values.t().contiguous(), paddle.concat(scales, axis=1)
+                values[int(places[place])] = value.astype("int8")
+            for first, end in row_blocks(inputs - stop):
+                self._tick()
+                later = slice(stop + first, stop + end)
+                self._rows[later] = self._current(later.start, later.stop, errors)
+        return values, paddle.concat(scales, axis=1)
 
     def _current(self, first: int, stop: int, errors: Tensor) -> Tensor:
         """Weights `[stop - first, out]` of some inputs, after the errors `[done, out]` of the block."""
@@ -184,46 +222,34 @@ class _Rounding:
         taken = self._factor[self._start : self._start + done, first:stop]
         return rows - paddle.matmul(taken, errors, transpose_x=True)
 
-    def _scale(self, rows: Tensor) -> Tensor:
-        scales = absmax_scales(rows.t(), self._bits)
+    def _scale(self, first: int, stop: int, errors: Tensor) -> Tensor:
+        largest = paddle.zeros([self._rows.shape[1]], "float64")
+        for start, end in row_blocks(stop - first):
+            rows = self._current(first + start, first + end, errors)
+            largest = paddle.maximum(largest, rows.abs().max(axis=0))
+        scales = scales_of(largest.astype("float32").unsqueeze(1), self._bits)
         return half_scales(scales) if self._half else scales
 
 
-def _inverse_factor(hessian: Tensor, diagonal: Tensor, order: Tensor, damping: float) -> tuple[Tensor, float]:
+def _inverse_factor(
+    hessian: Tensor, diagonal: Tensor, order: Tensor, damping: float, tick: Tick
+) -> tuple[Tensor, float]:
     """U, upper triangular, with U^T U the inverse of the damped Hessian; and the damping that was used.
-
-    That is the inverse of V, upper triangular, with V V^T the Hessian: its Cholesky factor from the last
-    input to the first. So the inverse of the Hessian, which has fewer good digits, is never made. Besides the
-    given Hessian there are three matrices of its size at most.
 
     Args:
         hessian: `[in, in]`, its inputs as they come.
         diagonal: `[in]`, what its diagonal is taken for.
         order: `[in]`, the inputs in the order of U.
     """
-    backwards = paddle.flip(order, [0])
-    matrix = paddle.index_select(paddle.index_select(hessian, backwards, axis=0), backwards, axis=1)
-    diagonal = paddle.index_select(diagonal, backwards)
-    mean = float(diagonal.mean())
+    mean, size = float(diagonal.mean()), len(diagonal)
+    matrix = paddle.empty([size, size], "float64")
     while True:
-        lower = _cholesky(paddle.diagonal_scatter(matrix, diagonal + damping * mean))
-        if lower is not None:
-            break
+        for start, stop in row_blocks(size):
+            rows = paddle.index_select(hessian, order[start:stop], axis=0)
+            matrix[start:stop] = paddle.index_select(rows, order, axis=1)
+        matrix.fill_diagonal_tensor_(paddle.index_select(diagonal, order) + damping * mean)
+        if invert_to_factor(matrix, tick):
+            return matrix, damping
         if damping >= _LARGEST_DAMPING:
             raise SingularHessianError(f"the Hessian cannot be inverted with a damping of {damping:g}")
         damping = min(max(damping * _DAMPING_GROWTH, _FIRST_RAISED_DAMPING), _LARGEST_DAMPING)
-    del matrix
-    lower = paddle.flip(lower, [0, 1])
-    return paddle.linalg.triangular_solve(lower, paddle.eye(len(diagonal), dtype="float64")), damping
-
-
-def _cholesky(matrix: Tensor) -> Tensor | None:
-    """The lower factor; None where the matrix is singular as far as float64 can tell."""
-    try:
-        lower = paddle.linalg.cholesky(matrix)
-    except (OSError, RuntimeError, ValueError):  # whichever Paddle's kernels raise
-        return None
-    pivots = paddle.diagonal(lower) ** 2
-    negligible = matrix.shape[0] * np.finfo(np.float64).eps * float(paddle.diagonal(matrix).max())
-    # Comparisons with NaN are false.
-    return lower if float(pivots.min()) > negligible else None

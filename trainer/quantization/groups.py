@@ -25,6 +25,7 @@ from trainer.models.layers import LayerNorm
 from trainer.models.parts import Role
 from trainer.models.registry import LinearLayer
 from trainer.quantization.calibration import Block
+from trainer.quantization.formats import row_blocks
 
 # Modules of a decoder layer, by the same name in every family.
 _ATTENTION_NORM = "input_layernorm"
@@ -166,9 +167,10 @@ class InputGroup:
             return "the layer has no bias"
         return ""
 
-    def weight(self) -> Tensor:
-        """The weights of all layers side by side, float32 `[in, sum of out]`."""
-        return paddle.concat([layer.layer.weight.astype("float32") for layer in self.linears], axis=1)
+    def weight_absmax(self) -> np.ndarray:
+        """The largest absolute weight of each input channel over all layers, float32 `[in]`."""
+        largest = [_absmax(layer.layer.weight).numpy() for layer in self.linears]
+        return np.max(largest, axis=0)
 
     def divide(self, factors: np.ndarray) -> None:
         """Divide the input by `factors [channels]` and multiply the weights; the model stays as it was.
@@ -265,6 +267,16 @@ def _set(parameter: Tensor, values: np.ndarray) -> None:
 
 
 @paddle.no_grad()
+def _absmax(weight: Tensor) -> Tensor:
+    """Of each row."""
+    blocks = row_blocks(weight.shape[0])
+    return paddle.concat([weight[start:stop].astype("float32").abs().max(axis=1) for start, stop in blocks])
+
+
+@paddle.no_grad()
 def _scale(weight: Tensor, factors: np.ndarray) -> None:
+    """Multiply by factors `[in, 1]` or `[1, out]`."""
     factor = paddle.to_tensor(factors.astype(np.float32))
-    weight.set_value((weight.astype("float32") * factor).astype(weight.dtype))
+    for start, stop in row_blocks(weight.shape[0]):
+        rows = factor if factor.shape[0] == 1 else factor[start:stop]
+        weight[start:stop] = (weight[start:stop].astype("float32") * rows).astype(weight.dtype)

@@ -62,6 +62,11 @@ class InputStatistics:
         """The largest absolute value of each channel, `[in]`."""
         return np.maximum(-self.low.min(axis=0), self.high.max(axis=0))
 
+    @property
+    def dead_channels(self) -> int:
+        """How many channels are always zero."""
+        return int((self.channel_absmax == 0).sum())
+
     def first(self, batches: int) -> InputStatistics:
         """Of the first batches; means and the sample stay."""
         kept = self.batch < batches

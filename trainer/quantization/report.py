@@ -14,11 +14,13 @@ class LayerReport:
         path: of the layer in the model.
         bits: of its weights now.
         group_size: inputs that share a scale; -1 = all.
-        error: squared error of its outputs on calibration data, relative to their square; inputs as the
-            quantized layers before give them.
+        error: its relative error on calibration data: the sum of the squared differences that quantization
+            makes to its outputs, over the sum of their squares. 0: the same outputs, 0.01: differences of a
+            tenth of the outputs' size. Inputs are those that the quantized layers before give.
         rtn_error: the same, had everything only been rounded to nearest.
         damping: of GPTQ, what was used in the end; None: another method.
-        dead_inputs: of GPTQ, inputs that were always zero.
+        dead_inputs: inputs that were always zero.
+        dead_outputs: outputs whose weights are all zero.
     """
 
     path: str
@@ -28,6 +30,7 @@ class LayerReport:
     rtn_error: float
     damping: float | None = None
     dead_inputs: int = 0
+    dead_outputs: int = 0
 
 
 @dataclass

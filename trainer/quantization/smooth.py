@@ -29,8 +29,7 @@ class ChannelSizes:
     @classmethod
     def of(cls, group: InputGroup, source: Source, statistics: InputStatistics) -> ChannelSizes:
         """Of a group, by the channels of its source."""
-        weight = group.weight().abs().max(axis=1).numpy()
-        largest = source.largest(np.stack([statistics.channel_absmax, weight]))
+        largest = source.largest(np.stack([statistics.channel_absmax, group.weight_absmax()]))
         return cls(*largest.astype(np.float64))
 
     def factors(self, alpha: float) -> np.ndarray:

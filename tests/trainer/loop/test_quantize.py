@@ -14,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 from tests.training import PAIRS, Recorder, write_records
 from trainer import load_model, load_tokenizer
 from trainer.config import CONFIGS, ConfigError, DataError, read_config
+from trainer.loop import quantize as task
 from trainer.quantization.model import is_quantized
 from trainer.run import run_task
 from trainer.tools.generate import generate
@@ -165,17 +166,64 @@ def test_named_layers_stay_as_they_are(quantize: Quantize, models: dict[str, Pat
         quantize(do_ptq=True, skip_list_names=["*"])
 
 
-def test_a_stop_request_ends_it_between_layers(quantize: Quantize) -> None:
+SEARCH = {"do_ptq": True, "smooth": True, "smooth_piecewise_search": True}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked_before"),
+    [({"do_gptq": True}, 200), (SEARCH, 100), ({"do_awq": True, "auto_clip": True}, 60)],
+    ids=["the columns of GPTQ", "the search of smoothing", "the grid of AWQ"],
+)
+def test_a_stop_request_ends_it_in_the_middle_of_a_layer(
+    quantize: Quantize, arguments: dict[str, Any], asked_before: int
+) -> None:
     asked: list[int] = []
 
     def should_stop() -> bool:
         asked.append(1)
-        return len(asked) > 1
+        return len(asked) > asked_before
 
-    result, recorder = quantize(should_stop=should_stop, do_ptq=True)
+    result, recorder = quantize(should_stop=should_stop, **arguments)
     assert result["stopped"]
-    assert len(recorder.of("progress")) == 1
+    assert len(asked) == asked_before + 1
+    assert recorder.of("progress") == []
     assert not list(Path(result["path"]).glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("arguments", [{"do_gptq": True}, SEARCH, {"do_awq": True}])
+def test_a_layer_that_takes_long_tells_how_far_it_is(
+    quantize: Quantize, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(task, "_TOLD_EVERY_S", 0.0)
+    _, recorder = quantize(**arguments)
+    progress = recorder.of("progress")
+    shares = [event["epoch"] for event in progress]
+    assert shares == sorted(shares)
+    assert len({share for share in shares if 0 < share < 0.5}) >= 4
+    assert shares[-1] == 1.0
+    assert all(event["step"] == int(2 * event["epoch"] + 1e-9) for event in progress if event["epoch"] % 0.5)
+
+
+def test_channels_and_weights_that_do_nothing_are_told(
+    quantize: Quantize, models: dict[str, Path], tmp_path: Path
+) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(models["gemma"], damaged)
+    tensors = load_file(damaged / "model.safetensors")
+    # Gemma's scale is 1 + weight.
+    tensors["model.layers.0.input_layernorm.weight"][[3, 9]] = -1.0
+    tensors["model.layers.1.mlp.down_proj.weight"][5] = 0.0
+    save_file(tensors, damaged / "model.safetensors", metadata={"format": "pt"})
+    for method in ("do_ptq", "do_gptq", "do_awq"):
+        result, recorder = quantize(model_name_or_path=str(damaged), **{method: True})
+        texts = [event["msg"] for event in recorder.of("warning")]
+        assert any(
+            "are zero on all calibration data: 2 of model.layers.0.self_attn.q_proj" in t for t in texts
+        )
+        assert any("whose weights are all zero: 1 of model.layers.1.mlp.down_proj" in text for text in texts)
+        layers = {layer["path"]: layer for layer in report_of(result)["layers"]}
+        assert layers["model.layers.0.self_attn.q_proj"]["dead_inputs"] == 2
+        assert layers["model.layers.1.mlp.down_proj"]["dead_outputs"] == 1
 
 
 def test_the_same_job_gives_the_same_bytes(quantize: Quantize, tmp_path: Path) -> None:

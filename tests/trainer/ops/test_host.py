@@ -26,3 +26,28 @@ def test_every_processor_is_used_and_strided_views_are_off():
 def test_what_the_operator_set_wins():
     given = {"OMP_NUM_THREADS": "1", "FLAGS_use_stride_kernel": "1"}
     assert settings(**given) == given
+
+
+KEPT = """
+import sys
+from trainer.ops.host import configure_cpu
+configure_cpu(keep_freed_memory=sys.argv[1] == "keep")
+import numpy as np
+
+def resident():
+    return int(next(x for x in open("/proc/self/status") if x.startswith("VmRSS")).split()[1]) * 1024
+
+before = resident()
+for size in range(1, 9):
+    np.ones(size << 20, np.uint8)
+print(resident() - before)
+"""
+
+
+def test_freed_memory_is_kept_or_goes_back():
+    found = {}
+    for word in ("keep", "give"):
+        command = [sys.executable, "-c", KEPT, word]
+        found[word] = int(subprocess.run(command, timeout=60, capture_output=True, check=True).stdout)
+    assert found["keep"] > 6 << 20
+    assert found["give"] < 2 << 20

@@ -16,8 +16,9 @@ from trainer.ops.packing import Packing
 from trainer.quantization import methods
 from trainer.quantization.calibration import Walk
 from trainer.quantization.groups import input_groups
+from trainer.quantization.inputs import is_named
 from trainer.quantization.layers import QuantizedLinear
-from trainer.quantization.methods import Progress, is_named, quantize_awq, quantize_gptq, quantize_ptq
+from trainer.quantization.methods import Progress, quantize_awq, quantize_gptq, quantize_ptq
 from trainer.quantization.piecewise import PiecewiseSearch
 from trainer.quantization.report import QuantizationReport
 from trainer.quantization.settings import (
