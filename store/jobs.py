@@ -268,7 +268,7 @@ def retry_job(session: Session, job_id: str, actor: str = "", rerun: Rerun | Non
         hint = "retry what it needs, which takes this job with it, or clone it with another input"
         raise Conflict(f"job {job_id} cannot run, {failure[0]}; {hint}")
     transition(session, job_id, Status.queued, reason=Reason.retried, data=rerun.told, actor=actor)
-    _set(session, job_id, retries=0, infrastructure_faults=0, **rerun.values)
+    _set(session, job_id, retries=0, infrastructure_faults=0, setbacks=0, not_before=None, **rerun.values)
     if rerun.from_scratch:
         _forget_progress(session, job_id)
     _revive_dependents(session, job_id, actor)

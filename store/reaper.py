@@ -7,6 +7,8 @@ from sqlalchemy.orm import Session
 
 from store.clock import database_now
 from store.reasons import Reason
+from store.retries import judge
+from store.retry_policy import DEFAULT_POLICY, RetryPolicy
 from store.states import ACTIVE, Status, lock_job, transition
 from store.tables import Attempt, AttemptNode, Job, OutboxMessage
 
@@ -22,18 +24,21 @@ class Reaped:
 
 
 def reap(
-    session: Session, *, grace_s: float, start_timeout_s: float, lost_limit: int, limit: int = 100
+    session: Session,
+    *,
+    grace_s: float,
+    start_timeout_s: float,
+    policy: RetryPolicy = DEFAULT_POLICY,
+    limit: int = 100,
 ) -> list[Reaped]:
     """End attempts whose lease ran out `grace_s` ago, or that a host was told of `start_timeout_s` ago and
-    never claimed. Their jobs go back to the queue; the lease lost `lost_limit` times in a row without a new
-    checkpoint fails the job instead, and a job that was asked to stop is cancelled.
+    never claimed. Their jobs go back to the queue; a host lost as often as the policy allows fails the job
+    instead, and a job that was asked to stop is cancelled.
 
     Several reapers may run at once.
     """
     now = database_now(session)
-    lost = [
-        _reap_lost(session, *key, now - grace_s, lost_limit) for key in _lost(session, now - grace_s, limit)
-    ]
+    lost = [_reap_lost(session, *key, now - grace_s, policy) for key in _lost(session, now - grace_s, limit)]
     late = [_reap_unclaimed(session, *key) for key in _unclaimed(session, now - start_timeout_s, limit)]
     _free_abandoned_devices(session, now - grace_s)
     return [reaped for reaped in lost + late if reaped is not None]
@@ -51,25 +56,33 @@ def _lost(session: Session, before: float, limit: int) -> list[tuple[str, int]]:
     return [(row.job_id, row.attempt) for row in session.execute(query)]
 
 
-def _reap_lost(session: Session, job_id: str, attempt: int, before: float, lost_limit: int) -> Reaped | None:
+def _reap_lost(
+    session: Session, job_id: str, attempt: int, before: float, policy: RetryPolicy
+) -> Reaped | None:
     seen = lock_job(session, job_id)
     hosts = _silent_hosts(session, job_id, attempt, before)
     if seen is None or seen[0] not in ACTIVE or seen[1] != attempt or not hosts:
         return None  # renewed, finished or reaped since
-    losses = session.execute(
-        update(Job)
-        .where(Job.id == job_id)
-        .values(infrastructure_faults=Job.infrastructure_faults + 1)
-        .returning(Job.infrastructure_faults)
-    ).scalar_one()
     message = f"No sign of life from {', '.join(hosts)}."
-    to, reason = Status.queued, Reason.host_lost
+    evidence = None
     if seen[0] is Status.stopping:
         to, reason = Status.cancelled, Reason.user_cancelled
-    elif losses >= lost_limit:
-        to = Status.failed
-        message += f" This was loss {losses} in a row without a new checkpoint; the job is not tried again."
-    transition(session, job_id, to, reason=reason, message=message, attempt=attempt)
+    else:
+        reason = Reason.host_lost
+        evidence = {"attempt": attempt, "host": hosts[0], "message": message}
+        verdict = judge(session, job_id, reason, policy)
+        to = Status.queued if verdict.again else Status.failed
+        message = f"{message} {verdict.note}".strip()
+    transition(
+        session,
+        job_id,
+        to,
+        reason=reason,
+        message=message,
+        attempt=attempt,
+        evidence=evidence,
+        actor="scheduler",
+    )
     return Reaped(job_id, attempt, to, reason)
 
 

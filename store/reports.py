@@ -15,22 +15,31 @@ from store.errors import OffsetConflict
 from store.events import add_event
 from store.jobs import update_progress
 from store.metrics import EVAL, TRAIN, record
-from store.reasons import INTERRUPTIONS, Reason
+from store.reasons import Reason
+from store.retries import forgive, judge
+from store.retry_policy import DEFAULT_POLICY, RetryPolicy
 from store.states import Status, lock_job, transition
-from store.tables import Attempt, AttemptNode, Job
+from store.tables import Attempt, AttemptNode
 
 Event = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended. `retryable`: trying again may help, if the job has retries left."""
+    """How an attempt ended, and what is left to tell of it.
+
+    Attributes:
+        exit_code: the trainer's; None when it never ran.
+        signal: name of the signal that ended it.
+        log: the last lines that it wrote.
+    """
 
     status: Status
     reason: Reason
     message: str = ""
     exit_code: int | None = None
-    retryable: bool = False
+    signal: str | None = None
+    log: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.status not in (Status.succeeded, Status.failed, Status.cancelled):
@@ -136,15 +145,22 @@ def _store_checkpoint(session: Session, job_id: str, attempt: int, kind: str, ev
             best=bool(event.get("best")),
         ),
     )
-    session.execute(update(Job).where(Job.id == job_id).values(infrastructure_faults=0))
+    forgive(session, job_id)
 
 
-def finish(session: Session, job_id: str, attempt: int, owner: str, outcome: Outcome) -> bool:
+def finish(
+    session: Session,
+    job_id: str,
+    attempt: int,
+    owner: str,
+    outcome: Outcome,
+    policy: RetryPolicy = DEFAULT_POLICY,
+) -> bool:
     """Report the end of this owner's part. The first host speaks for a gang that succeeds, any host for one
     that fails; of all reports one becomes the outcome.
 
-    A job that was asked to stop ends `cancelled` whatever the outcome. A retryable failure goes back to the
-    queue while the job has retries; an interruption always does, at no charge.
+    A job that was asked to stop ends `cancelled` whatever the outcome. A failed one goes back to the queue
+    when its reason and the policy allow that.
 
     Returns: False when the attempt is no longer this owner's. The same report again returns True.
     """
@@ -163,7 +179,7 @@ def finish(session: Session, job_id: str, attempt: int, owner: str, outcome: Out
         return True
     row.finished_by, row.exit_code = owner, outcome.exit_code
     session.flush()
-    _move_on(session, job_id, attempt, seen[0], outcome)
+    _move_on(session, node, seen[0], outcome, policy)
     return True
 
 
@@ -178,27 +194,42 @@ def _has_succeeded(session: Session, attempt: Attempt, owner: str) -> bool:
     return attempt.ended_at is None and session.execute(query).first() is not None
 
 
-def _move_on(session: Session, job_id: str, attempt: int, status: Status, outcome: Outcome) -> None:
-    to, reason = outcome.status, outcome.reason
+def _move_on(
+    session: Session, node: AttemptNode, status: Status, outcome: Outcome, policy: RetryPolicy
+) -> None:
+    job_id, attempt = node.job_id, node.attempt
+    to, reason, message = outcome.status, outcome.reason, outcome.message
+    evidence = None
     if status is Status.stopping:
         to, reason = Status.cancelled, Reason.user_cancelled
     elif to is Status.cancelled:
         raise ValueError(f"job {job_id} was not asked to stop; it can succeed or fail, not be cancelled")
     elif to is Status.succeeded:
         transition(session, job_id, Status.running, reason=Reason.started, attempt=attempt)
-    elif outcome.retryable and _may_retry(session, job_id, reason):
-        to = Status.queued
-    data = {"exit_code": outcome.exit_code}
-    transition(session, job_id, to, reason=reason, message=outcome.message, attempt=attempt, data=data)
-
-
-def _may_retry(session: Session, job_id: str, reason: Reason) -> bool:
-    if reason in INTERRUPTIONS:
-        return True
-    charged = session.execute(
-        update(Job)
-        .where(Job.id == job_id, Job.retries < Job.max_retries)
-        .values(retries=Job.retries + 1)
-        .returning(Job.retries)
+    else:
+        evidence = _evidence(node, outcome)
+        verdict = judge(session, job_id, reason, policy)
+        to = Status.queued if verdict.again else Status.failed
+        message = f"{message} {verdict.note}".strip()
+    transition(
+        session,
+        job_id,
+        to,
+        reason=reason,
+        message=message,
+        attempt=attempt,
+        data={"exit_code": outcome.exit_code},
+        evidence=evidence,
+        actor=f"host {node.host}",
     )
-    return charged.scalar_one_or_none() is not None
+
+
+def _evidence(node: AttemptNode, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "attempt": node.attempt,
+        "host": node.host,
+        "message": outcome.message,
+        "exit_code": outcome.exit_code,
+        "signal": outcome.signal,
+        "log": list(outcome.log),
+    }

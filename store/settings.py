@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import Sequence
 from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs, quote, unquote, urlsplit
@@ -19,6 +20,7 @@ from store.retry_policy import RetryPolicy
 Seconds = Annotated[float, Field(gt=0)]
 Roots = Annotated[tuple[Path, ...], NoDecode]
 Names = Annotated[tuple[str, ...], NoDecode]
+Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode]
 
 _KEY = re.compile(r"[A-Za-z0-9_-]{43}=")
 
@@ -108,6 +110,8 @@ class Settings(BaseSettings):
     """Time after which an unclaimed placement is announced again."""
     poll_s: Seconds = 1.0
     """Longest sleep of loops that wait for a hint."""
+    webhook_allowed_networks: Networks = ()
+    """Networks beside the public ones that webhooks may reach, also by http (JSON list, or a,b)."""
     log_flush_s: Seconds = 5.0
     """Time between two log segments written to the artifacts."""
     log_stream_entries: int = Field(default=1000, gt=0)
@@ -121,6 +125,15 @@ class Settings(BaseSettings):
         if value.lstrip().startswith("["):
             return json.loads(value)
         return [part for part in value.split(os.pathsep) if part]
+
+    @field_validator("webhook_allowed_networks", mode="before")
+    @classmethod
+    def _split_networks(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if value.lstrip().startswith("["):
+            return json.loads(value)
+        return [part.strip() for part in value.split(",") if part.strip()]
 
     @model_validator(mode="before")
     @classmethod

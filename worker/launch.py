@@ -75,10 +75,10 @@ class Launcher:
             outcome = Outcome(Status.failed, Reason.bad_config, str(error))
         else:
             message = f"Host {self._settings.host_name} could not start the job: {error}."
-            outcome = Outcome(Status.failed, Reason.host_failed, message, retryable=True)
+            outcome = Outcome(Status.failed, Reason.host_failed, message)
         log.error("job %s: %s", claimed.job_id, outcome.message)
         with self._database.transaction() as session:
-            finish(session, claimed.job_id, claimed.attempt, owner, outcome)
+            finish(session, claimed.job_id, claimed.attempt, owner, outcome, self._settings.retry_policy)
         wake(self._settings.broker_url, SCHEDULER, job_channel(claimed.job_id))
 
 

@@ -15,6 +15,10 @@ EXIT_BAD_DATA = 3
 EXIT_DEADLINE = 75
 SIGNAL_EXIT = 128
 """A shell or launcher that passes on the death of a child by signal N exits with 128 + N."""
+CRASHES = frozenset(
+    {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}
+)
+"""Signals that a process brings upon itself; others come from outside."""
 RANK_KILLED = "rank_killed"
 """Kind of the error of a trainer with several processes, one of which was killed; its message names it."""
 
@@ -33,6 +37,8 @@ class Ending:
 
     exit_code: int | None
     """Negative for a signal; None when it was never started."""
+    start_failure: str | None = None
+    """Why the host could not start it."""
     stop: Stop | None = None
     killed: bool = False
     """It had to be killed because it did not stop in the time that it was given."""
@@ -50,6 +56,9 @@ def decide(ending: Ending) -> Outcome | None:
     """The outcome to report; None when the trainer left because its lease was over, which is no outcome."""
     if ending.stop is Stop.cancel:
         return Outcome(Status.cancelled, Reason.user_cancelled, _stopped(ending), ending.exit_code)
+    if ending.start_failure is not None:
+        message = f"The trainer could not be started: {ending.start_failure}."
+        return _failed(ending, Reason.host_failed, message)
     if ending.exit_code == EXIT_DEADLINE:
         return None
     completed = ending.result is not None and not ending.result.get("stopped")
@@ -62,7 +71,7 @@ def decide(ending: Ending) -> Outcome | None:
         return _failed(ending, Reason.timed_out, message)
     if ending.stop is Stop.host_stopping:
         message = f"The service on this host was shut down. {_stopped(ending)}"
-        return _failed(ending, Reason.host_stopping, message, retryable=True)
+        return _failed(ending, Reason.host_stopping, message)
     if ending.exit_code == 0:
         return _ended_early(ending)
     number = _signal_number(ending.exit_code)
@@ -85,7 +94,7 @@ def _ended_early(ending: Ending) -> Outcome:
         message = ending.error["msg"] if ending.error else unexplained
         return _failed(ending, Reason.trainer_crashed, message)
     message = "The trainer stopped early with a checkpoint: something outside the service sent it SIGTERM."
-    return _failed(ending, Reason.trainer_killed, message, retryable=True)
+    return _failed(ending, Reason.trainer_killed, message)
 
 
 def _signal_number(exit_code: int | None) -> int | None:
@@ -102,12 +111,13 @@ def _by_signal(ending: Ending, number: int) -> Outcome:
             "Use a smaller batch or model, or a host with more memory."
         )
         return _failed(ending, Reason.out_of_memory, message)
+    reason = Reason.trainer_crashed if number in CRASHES else Reason.trainer_killed
     if ending.error and ending.error.get("kind") == RANK_KILLED:
-        return _failed(ending, Reason.trainer_killed, ending.error["msg"], retryable=True)
+        return _failed(ending, reason, ending.error["msg"])
     message = f"The trainer was killed by {_signal_name(number)}."
     if ending.error:
         message += f" Before that it said: {ending.error['msg']}"
-    return _failed(ending, Reason.trainer_killed, message, retryable=True)
+    return _failed(ending, reason, message)
 
 
 def _by_code(ending: Ending) -> Outcome:
@@ -121,11 +131,13 @@ def _by_code(ending: Ending) -> Outcome:
         return _failed(ending, Reason.nan_loss, message)
     if kind == "oom":
         return _failed(ending, Reason.out_of_memory, message)
-    return _failed(ending, Reason.trainer_crashed, message, retryable=True)
+    return _failed(ending, Reason.trainer_crashed, message)
 
 
-def _failed(ending: Ending, reason: Reason, message: str, *, retryable: bool = False) -> Outcome:
-    return Outcome(Status.failed, reason, message, ending.exit_code, retryable)
+def _failed(ending: Ending, reason: Reason, message: str) -> Outcome:
+    number = _signal_number(ending.exit_code)
+    killed_by = None if number is None else _signal_name(number)
+    return Outcome(Status.failed, reason, message, ending.exit_code, killed_by)
 
 
 def _signal_name(number: int) -> str:

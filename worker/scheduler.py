@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from celery import Celery
 from kombu.exceptions import OperationalError as BrokerError
@@ -105,7 +106,7 @@ class Scheduler:
                 session,
                 grace_s=self._settings.lease_grace_s,
                 start_timeout_s=self._settings.start_timeout_s,
-                lost_limit=self._settings.lost_lease_limit,
+                policy=self._settings.retry_policy,
             )
         for end in reaped:
             log.warning("job %s, attempt %d: %s, now %s", end.job_id, end.attempt, end.reason, end.status)
@@ -118,9 +119,11 @@ class Scheduler:
             hosts = live_hosts(session, self._settings.host_silence_s)
             taken = allocations(session)
         if not jobs:
+            now = database_now(session)
             return
         lingering = {node.job_id: node.host for node in taken if node.job_id in jobs}
-        requests = [_request(job) for job in jobs.values() if job.id not in lingering]
+        resting = {job.id: job.not_before for job in jobs.values() if job.not_before and job.not_before > now}
+        requests = [_request(job) for job in jobs.values() if job.id not in lingering | resting]
         decision = plan(requests, _capacities(hosts, taken))
         for job_id, shares in decision.placed.items():
             nodes = [Node(share.host, share.devices) for share in shares]
@@ -129,7 +132,8 @@ class Scheduler:
             if placed:
                 log.info("job %s, attempt %d: placed on %s", job_id, jobs[job_id].attempt, nodes)
                 wake(self._settings.broker_url, job_channel(job_id))
-        waiting = decision.waiting | {
+        waiting = decision.waiting | {job_id: _rest(until) for job_id, until in resting.items()}
+        waiting |= {
             job_id: f"waiting for its earlier attempt to let go of its devices on {host}"
             for job_id, host in lingering.items()
         }
@@ -154,6 +158,11 @@ class Scheduler:
 
 def _request(job: Job) -> Request:
     return Request(job.id, job.device, job.nodes, job.devices_per_node, job.priority, job.created_at)
+def _rest(until: float) -> str:
+    moment = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"waits until {moment} before it is tried again"
+
+
 
 
 def _capacities(hosts: list[Host], taken: list[AttemptNode]) -> list[Capacity]:

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from store.attempts import Renewal, release, renew
@@ -16,6 +17,7 @@ from worker.clock import boottime
 from worker.deadline import Deadline
 from worker.delivery import Delivery, reported_offset
 from worker.lease import Lease
+from worker.evidence import last_lines
 from worker.logformat import LOG_FORMAT
 from worker.memory import oom_kills
 from worker.outcome import Ending, Stop, decide
@@ -155,32 +157,36 @@ class Supervisor:
     def _outcome(self, exit_code: int | None, delivery: Delivery, delivered: bool) -> Outcome | None:
         """What to report; None when the trainer left because its lease was over."""
         self._raise_if_fenced()
-        error = delivery.events.error
-        if self._start.failure is not None:
-            error = {"msg": f"The trainer could not be started: {self._start.failure}."}
+        failure = self._start.failure
         outcome = decide(
             Ending(
                 exit_code,
                 stop=self._stop,
+                start_failure=None if failure is None else str(failure),
                 killed=self._killed,
                 grace_s=self._spec.stop_grace_s,
                 timeout_s=self._spec.timeout_s,
                 out_of_memory=oom_kills() > self._start.oom_kills_before,
-                error=error,
+                error=delivery.events.error,
                 result=delivery.events.result,
             )
         )
         if outcome is not None and outcome.status is Status.succeeded and not delivered:
             message = "The trainer is done, but its results could not be stored."
-            return Outcome(Status.failed, Reason.artifacts_unavailable, message, exit_code, retryable=True)
-        return outcome
+            outcome = Outcome(Status.failed, Reason.artifacts_unavailable, message, exit_code)
+        if outcome is None or outcome.status is not Status.failed:
+            return outcome
+        return replace(outcome, log=last_lines(self._spec.folder))
 
     def _report(self, outcome: Outcome) -> bool:
         """Make the outcome known; another attempt's taking over makes it void."""
 
+        policy = self._services.settings.retry_policy
         def report() -> bool:
             with self._services.database.transaction() as session:
-                return finish(session, self._spec.job_id, self._spec.attempt, self._spec.owner, outcome)
+                return finish(
+                    session, self._spec.job_id, self._spec.attempt, self._spec.owner, outcome, policy
+                )
 
         if not self._answer(report):
             raise Fenced

@@ -22,6 +22,7 @@ from store.outbox import publish
 from store.reaper import reap
 from store.reasons import Reason
 from store.reports import Outcome, finish, report
+from store.retry_policy import RetryPolicy
 from store.states import ACTIVE, TERMINAL, TRANSITIONS, Status
 from store.tables import Attempt, AttemptNode
 from tests.store.given import host, queued_job, run_out_of_time
@@ -29,9 +30,9 @@ from tests.store.given import host, queued_job, run_out_of_time
 HOSTS = ("a", "b")
 OUTCOMES = (
     Outcome(Status.succeeded, Reason.completed),
-    Outcome(Status.failed, Reason.trainer_crashed, retryable=True),
+    Outcome(Status.failed, Reason.trainer_crashed),
     Outcome(Status.failed, Reason.bad_data),
-    Outcome(Status.failed, Reason.host_stopping, retryable=True),
+    Outcome(Status.failed, Reason.host_stopping),
 )
 WEIGHTS = {
     "place": 5,
@@ -112,7 +113,7 @@ def act(session: Session, job_id: str, step: Step) -> None:
     elif step.name == "retry":
         retry_job(session, job_id)
     elif step.name == "reap":
-        reap(session, grace_s=15, start_timeout_s=60, lost_limit=2)
+        reap(session, grace_s=15, start_timeout_s=60, policy=RetryPolicy(fault_limit=2))
 
 
 def check(session: Session, job_id: str) -> None:

@@ -21,7 +21,7 @@ from tests.store.given import HOST, OWNER, TTL_S, claimed_job, host, placed_job,
 
 def reap_now(database: Database) -> list[Reaped]:
     with database.transaction() as session:
-        return reap(session, grace_s=15, start_timeout_s=60, lost_limit=3)
+        return reap(session, grace_s=15, start_timeout_s=60)
 
 
 def announce(database: Database) -> list[tuple[str, str, int]]:
@@ -69,7 +69,7 @@ def test_a_job_whose_hosts_are_lost_again_and_again_fails(database: Database) ->
     with database.reading() as session:
         failed = existing_job(session, job.id)
         assert (failed.reason, failed.retries) == ("host_lost", 0)
-        assert "loss 3 in a row" in failed.message
+        assert "fault 3 in a row" in failed.message
 
 
 def test_a_silent_attempt_of_a_job_that_was_to_stop_leaves_it_cancelled(database: Database) -> None:

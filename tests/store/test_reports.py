@@ -20,7 +20,7 @@ from store.tables import Attempt, Job
 from tests.store.given import HOST, OWNER, TTL_S, claimed_job, host, queued_job
 
 DONE = Outcome(Status.succeeded, Reason.completed, exit_code=0)
-CRASHED = Outcome(Status.failed, Reason.trainer_crashed, "it crashed", exit_code=1, retryable=True)
+CRASHED = Outcome(Status.failed, Reason.trainer_crashed, "it crashed", exit_code=1)
 
 
 def progress(step: int, **values: Any) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def test_a_new_attempt_reports_what_the_former_one_left_but_not_where_that_one_s
     with database.transaction() as session:
         job, _ = claimed_job(session)
         report(session, job.id, 1, OWNER, [progress(1), metric(1)], 50, start=0)
-        finish(session, job.id, 1, OWNER, Outcome(Status.failed, Reason.host_stopping, retryable=True))
+        finish(session, job.id, 1, OWNER, Outcome(Status.failed, Reason.host_stopping))
         assert place(session, existing_job(session, job.id), [Node(HOST, (0,))])
         assert claim(session, job.id, 2, HOST, "runner-2", ttl_s=TTL_S)
         assert events_offset(session, job.id, 1) == 50
@@ -220,6 +220,30 @@ def test_a_retryable_failure_is_tried_again_as_often_as_the_user_allows(database
         assert existing_job(session, job.id).message == "it crashed"
 
 
+def test_a_failure_leaves_its_evidence_with_the_job_until_the_next_end(database: Database) -> None:
+    killed = Outcome(
+        Status.failed, Reason.trainer_killed, "It was killed.", 137, "SIGKILL", ("last", "words")
+    )
+    with database.transaction() as session:
+        job, _ = claimed_job(session)
+        assert finish(session, job.id, 1, OWNER, killed)
+        again = existing_job(session, job.id)
+        assert again.status == "queued"
+        assert again.evidence == {
+            "attempt": 1,
+            "host": HOST,
+            "message": "It was killed.",
+            "exit_code": 137,
+            "signal": "SIGKILL",
+            "log": ["last", "words"],
+        }
+        assert place(session, again, [Node(HOST, (0,))])
+        assert claim(session, job.id, 2, HOST, OWNER, ttl_s=TTL_S)
+        assert existing_job(session, job.id).evidence
+        assert finish(session, job.id, 2, OWNER, DONE)
+        assert existing_job(session, job.id).evidence is None
+
+
 def test_a_failure_that_a_retry_cannot_help_is_final(database: Database) -> None:
     with database.transaction() as session:
         job, _ = claimed_job(session, max_retries=5)
@@ -231,7 +255,7 @@ def test_a_failure_that_a_retry_cannot_help_is_final(database: Database) -> None
 def test_an_interruption_costs_no_retry(database: Database, reason: Reason) -> None:
     with database.transaction() as session:
         job, _ = claimed_job(session, max_retries=0)
-        assert finish(session, job.id, 1, OWNER, Outcome(Status.failed, reason, retryable=True))
+        assert finish(session, job.id, 1, OWNER, Outcome(Status.failed, reason))
         again = existing_job(session, job.id)
         assert (again.status, again.attempt, again.retries) == ("queued", 2, 0)
 

@@ -81,9 +81,7 @@ class Bench:
         """End the attempts whose leases are over, as the scheduler does."""
         grace_s = self.settings.lease_grace_s
         with self.database.transaction() as session:
-            return reap(
-                session, grace_s=grace_s, start_timeout_s=60, lost_limit=self.settings.lost_lease_limit
-            )
+            return reap(session, grace_s=grace_s, start_timeout_s=60, policy=self.settings.retry_policy)
 
     def take_away(self, job_id: str) -> None:
         """End the job's attempt as if its lease had run out."""

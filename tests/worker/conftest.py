@@ -22,6 +22,7 @@ def settings(tmp_path: Path) -> Settings:
         lease_grace_s=0.5,
         stop_grace_s=5,
         poll_s=0.2,
+        retry_backoff_s=0.5,
         log_flush_s=0.2,
     )  # pyright: ignore[reportCallIssue]
 

@@ -82,7 +82,7 @@ def test_another_process_reads_the_same_settings_from_its_environment(settings: 
 def test_a_job_that_this_host_cannot_begin_fails_with_the_reason_and_may_be_retried(bench: Bench):
     bench.settings.work_dir.parent.mkdir(parents=True, exist_ok=True)
     bench.settings.work_dir.write_text("a file where the work directory should be")
-    job = bench.run({}, max_retries=1)
+    job = bench.run({})
     assert (job.status, job.reason, job.attempt) == (Status.queued, "host_failed", 2)
     assert job.message.startswith("Host host-a could not start the job: ")
 

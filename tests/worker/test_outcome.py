@@ -10,12 +10,12 @@ DONE = {"path": "/w/output", "stopped": False}
 STOPPED = {"path": "/w/output/checkpoint-4", "stopped": True}
 
 
-def decided(exit_code: int | None, **known) -> tuple[Status, Reason, bool]:
+def decided(exit_code: int | None, **known) -> tuple[Status, Reason]:
     outcome = decide(Ending(exit_code, **known))
     assert outcome is not None
     assert outcome.exit_code == exit_code
     assert outcome.message or outcome.status is Status.succeeded
-    return outcome.status, outcome.reason, outcome.retryable
+    return outcome.status, outcome.reason
 
 
 def message(exit_code: int | None, **known) -> str:
@@ -25,7 +25,7 @@ def message(exit_code: int | None, **known) -> str:
 
 
 def test_exit_0_with_a_result_is_success():
-    assert decided(0, result=DONE) == (Status.succeeded, Reason.completed, False)
+    assert decided(0, result=DONE) == (Status.succeeded, Reason.completed)
 
 
 def test_a_result_that_came_just_before_the_time_was_over_counts():
@@ -34,32 +34,33 @@ def test_a_result_that_came_just_before_the_time_was_over_counts():
 
 
 def test_exit_0_without_a_result_is_an_error_of_the_trainer():
-    assert decided(0) == (Status.failed, Reason.trainer_crashed, False)
+    assert decided(0) == (Status.failed, Reason.trainer_crashed)
 
 
-def test_a_stop_that_nobody_here_asked_for_may_be_retried():
-    assert decided(0, result=STOPPED) == (Status.failed, Reason.trainer_killed, True)
+def test_a_stop_that_nobody_here_asked_for_came_from_outside():
+    assert decided(0, result=STOPPED) == (Status.failed, Reason.trainer_killed)
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "reason", "retryable"),
+    ("exit_code", "reason"),
     [
-        (2, Reason.bad_config, False),
-        (3, Reason.bad_data, False),
-        (1, Reason.trainer_crashed, True),
-        (9, Reason.trainer_crashed, True),
-        (-signal.SIGSEGV, Reason.trainer_killed, True),
-        (128 + signal.SIGKILL, Reason.trainer_killed, True),
+        (2, Reason.bad_config),
+        (3, Reason.bad_data),
+        (1, Reason.trainer_crashed),
+        (9, Reason.trainer_crashed),
+        (-signal.SIGSEGV, Reason.trainer_crashed),
+        (128 + signal.SIGABRT, Reason.trainer_crashed),
+        (128 + signal.SIGKILL, Reason.trainer_killed),
     ],
 )
-def test_the_exit_code_gives_the_reason(exit_code: int, reason: Reason, retryable: bool):
-    assert decided(exit_code) == (Status.failed, reason, retryable)
+def test_the_exit_code_gives_the_reason(exit_code: int, reason: Reason):
+    assert decided(exit_code) == (Status.failed, reason)
 
 
 @pytest.mark.parametrize(("kind", "reason"), [("nan_loss", Reason.nan_loss), ("oom", Reason.out_of_memory)])
-def test_what_would_happen_again_is_not_retried(kind: str, reason: Reason):
+def test_the_kind_of_the_error_gives_the_reason(kind: str, reason: Reason):
     error = {"msg": "The loss was not finite in 10 steps in a row.", "kind": kind}
-    assert decided(1, error=error) == (Status.failed, reason, False)
+    assert decided(1, error=error) == (Status.failed, reason)
 
 
 def test_the_sentence_of_the_error_event_is_what_the_user_reads():
@@ -71,14 +72,14 @@ def test_the_sentence_of_the_error_event_is_what_the_user_reads():
 
 @pytest.mark.parametrize("exit_code", [-9, 137])
 def test_a_kill_with_evidence_of_the_kernel_is_out_of_memory(exit_code: int):
-    assert decided(exit_code, out_of_memory=True) == (Status.failed, Reason.out_of_memory, False)
-    assert decided(exit_code) == (Status.failed, Reason.trainer_killed, True)
+    assert decided(exit_code, out_of_memory=True) == (Status.failed, Reason.out_of_memory)
+    assert decided(exit_code) == (Status.failed, Reason.trainer_killed)
     assert decided(-15, out_of_memory=True)[1] is Reason.trainer_killed
 
 
 def test_a_rank_that_was_killed_is_what_the_user_reads_of():
     error = {"msg": "Rank 3 was killed by signal 9 (SIGKILL).", "kind": "rank_killed"}
-    assert decided(137, error=error) == (Status.failed, Reason.trainer_killed, True)
+    assert decided(137, error=error) == (Status.failed, Reason.trainer_killed)
     assert message(137, error=error) == error["msg"]
 
 
@@ -90,7 +91,7 @@ def test_a_signal_is_named():
 
 @pytest.mark.parametrize("exit_code", [0, 1, 75, -9, -15])
 def test_whatever_the_end_a_cancelled_job_is_cancelled(exit_code: int):
-    assert decided(exit_code, stop=Stop.cancel) == (Status.cancelled, Reason.user_cancelled, False)
+    assert decided(exit_code, stop=Stop.cancel) == (Status.cancelled, Reason.user_cancelled)
 
 
 def test_a_stop_says_whether_a_checkpoint_was_saved():
@@ -105,21 +106,27 @@ def test_a_job_that_runs_too_long_fails_for_good():
     assert decided(0, stop=Stop.timeout, timeout_s=60, result=STOPPED) == (
         Status.failed,
         Reason.timed_out,
-        False,
     )
     assert "timeout_s of 60 seconds" in message(-9, stop=Stop.timeout, timeout_s=60.0)
 
 
 @pytest.mark.parametrize("exit_code", [0, -9, -15, 1])
 def test_a_job_that_stopped_with_its_host_goes_back_to_the_queue(exit_code: int):
-    assert decided(exit_code, stop=Stop.host_stopping) == (Status.failed, Reason.host_stopping, True)
+    assert decided(exit_code, stop=Stop.host_stopping) == (Status.failed, Reason.host_stopping)
 
 
-def test_a_trainer_that_could_not_be_started_may_be_started_again():
-    error = {"msg": "The trainer could not be started: no such file."}
-    assert decided(None, error=error) == (Status.failed, Reason.trainer_crashed, True)
-    assert message(None, error=error) == error["msg"]
+def test_a_trainer_that_could_not_be_started_is_a_fault_of_its_host():
+    failure = {"start_failure": "no such file"}
+    assert decided(None, **failure) == (Status.failed, Reason.host_failed)
+    assert message(None, **failure) == "The trainer could not be started: no such file."
     assert "not been started" in message(None, stop=Stop.cancel)
+
+
+@pytest.mark.parametrize(("exit_code", "name"), [(-9, "SIGKILL"), (128 + 11, "SIGSEGV"), (1, None)])
+def test_the_signal_is_told_beside_the_exit_code(exit_code: int, name: str | None):
+    outcome = decide(Ending(exit_code))
+    assert outcome is not None
+    assert (outcome.exit_code, outcome.signal) == (exit_code, name)
 
 
 def test_a_trainer_that_left_because_its_lease_was_over_has_no_outcome():

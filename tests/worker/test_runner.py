@@ -85,8 +85,11 @@ class TestFailure:
 
     def test_a_trainer_that_is_killed_says_by_what(self, bench: Bench):
         job = bench.run({"kill_self": signal.SIGKILL})
-        assert (job.status, job.reason) == (Status.failed, "trainer_killed")
+        assert (job.status, job.reason, job.attempt) == (Status.queued, "trainer_killed", 2)
         assert "SIGKILL" in job.message
+        assert job.evidence is not None
+        assert (job.evidence["host"], job.evidence["signal"]) == ("host-a", "SIGKILL")
+        assert job.evidence["log"]
         assert bench.metric_steps(job.id) == [1, 2, 3]
 
     def test_exit_0_without_a_result_is_no_success(self, bench: Bench):
@@ -106,8 +109,8 @@ class TestFailure:
         with bench.database.reading() as session:
             assert len(list_checkpoints(session, job.id)) == 1
 
-    def test_a_trainer_that_is_told_to_stop_from_outside_may_be_retried(self, bench: Bench):
-        job_id = bench.submit(LONG, max_retries=1)
+    def test_a_trainer_that_is_told_to_stop_from_outside_is_tried_again_at_no_charge(self, bench: Bench):
+        job_id = bench.submit(LONG)
         bench.start(job_id)
         bench.wait(job_id, lambda job: job.progress.get("step", 0) > 1)
         os.kill(bench.pids(job_id)[0], signal.SIGTERM)
