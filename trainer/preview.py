@@ -88,11 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--task", choices=TASKS_WITH_RECORDS, default="finetune")
     parser.add_argument("--examples", type=int, default=2, metavar="N")
     arguments = parser.parse_args(argv)
-    _limit(resource.RLIMIT_CPU, MOST_CPU_SECONDS)
-    _limit(resource.RLIMIT_AS, MOST_MEMORY)
+    limit_resources()
     try:
-        content = sys.stdin.buffer.read() if arguments.config == "-" else Path(arguments.config).read_bytes()
-        reading = read_config(arguments.task, _object(content))
+        reading = read_config(arguments.task, read_object(arguments.config))
         if not isinstance(reading.config, RecordsConfig):
             raise ConfigError(reading.problems)
         answer, code = preview(reading.config, arguments.examples), 0
@@ -102,18 +100,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def limit_resources() -> None:
+    """Allow this process only so much time and memory, for what it runs may be a program of the user's."""
+    _limit(resource.RLIMIT_CPU, MOST_CPU_SECONDS)
+    _limit(resource.RLIMIT_AS, MOST_MEMORY)
+
+
+def read_object(path: str) -> Any:
+    """The JSON in a file, or with "-" in standard input. Raises: ConfigError."""
+    content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    try:
+        return strict_json.loads(content)
+    except strict_json.NotJsonError as error:
+        raise ConfigError(f"the argument file is not JSON: {error}") from None
+
+
 def _limit(kind: int, most: int) -> None:
     """Allow this process `most` of something, or what little it is allowed already."""
     _, allowed = resource.getrlimit(kind)
     limit = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
     resource.setrlimit(kind, (limit, limit))
-
-
-def _object(content: bytes) -> Any:
-    try:
-        return strict_json.loads(content)
-    except strict_json.NotJsonError as error:
-        raise ConfigError(f"the argument file is not JSON: {error}") from None
 
 
 def _split(config: SftConfig) -> str:
