@@ -118,8 +118,8 @@ class Scheduler:
             jobs = {job.id: job for job in queued_jobs(session)}
             hosts = live_hosts(session, self._settings.host_silence_s)
             taken = allocations(session)
-        if not jobs:
             now = database_now(session)
+        if not jobs:
             return
         lingering = {node.job_id: node.host for node in taken if node.job_id in jobs}
         resting = {job.id: job.not_before for job in jobs.values() if job.not_before and job.not_before > now}
@@ -156,13 +156,13 @@ class Scheduler:
         self._app.send_task(LAUNCH, args=(job_id, attempt), queue=queue, retry=False)
 
 
-def _request(job: Job) -> Request:
-    return Request(job.id, job.device, job.nodes, job.devices_per_node, job.priority, job.created_at)
 def _rest(until: float) -> str:
     moment = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return f"waits until {moment} before it is tried again"
 
 
+def _request(job: Job) -> Request:
+    return Request(job.id, job.device, job.nodes, job.devices_per_node, job.priority, job.created_at)
 
 
 def _capacities(hosts: list[Host], taken: list[AttemptNode]) -> list[Capacity]:

@@ -16,6 +16,7 @@ from store.wake import SCHEDULER, Listener, job_channel, wake
 from worker.clock import boottime
 from worker.deadline import Deadline
 from worker.delivery import Delivery, reported_offset
+from worker.evidence import last_lines
 from worker.lease import Lease
 from worker.evidence import last_lines
 from worker.logformat import LOG_FORMAT
@@ -161,8 +162,8 @@ class Supervisor:
         outcome = decide(
             Ending(
                 exit_code,
-                stop=self._stop,
                 start_failure=None if failure is None else str(failure),
+                stop=self._stop,
                 killed=self._killed,
                 grace_s=self._spec.stop_grace_s,
                 timeout_s=self._spec.timeout_s,
@@ -180,8 +181,8 @@ class Supervisor:
 
     def _report(self, outcome: Outcome) -> bool:
         """Make the outcome known; another attempt's taking over makes it void."""
-
         policy = self._services.settings.retry_policy
+
         def report() -> bool:
             with self._services.database.transaction() as session:
                 return finish(
