@@ -43,23 +43,32 @@ def file_response(
         ApiError: 404 for a path that is not listed, 416 for a range that the file does not have.
         FileNotFoundError, ArtifactError: the artifacts do not have the file as it was published.
     """
-    file = _listed(checkpoint, path)
+    return stored_file_response(request, artifacts, checkpoint.key, _listed(checkpoint, path))
+
+
+def stored_file_response(request: Request, artifacts: Artifacts, directory: str, file: FileEntry) -> Response:
+    """A file of a published directory, or the one range of it that the request asks for.
+
+    Raises:
+        ApiError: 416 for a range that the file does not have.
+        FileNotFoundError, ArtifactError: the artifacts do not have the file as it was published.
+    """
     etag = f'"{file.sha256}"'
     if _names(request.headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers=_validators(etag))
-    _check_there(artifacts, checkpoint, [file])
+    _check_there(artifacts, directory, [file])
     part = _requested_part(request, etag, file.bytes)
     sent = part or range(file.bytes)
     headers = _validators(etag) | {
         "Accept-Ranges": "bytes",
         "Content-Length": str(len(sent)),
-        "Content-Disposition": _attachment(path.rpartition("/")[2]),
+        "Content-Disposition": _attachment(file.path.rpartition("/")[2]),
         "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(file.sha256)).decode()}:",
     }
     if part is not None:
         headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{file.bytes}"
     return StreamingResponse(
-        () if request.method == "HEAD" else artifacts.open(f"{checkpoint.key}/{path}", sent.start, len(sent)),
+        () if request.method == "HEAD" else artifacts.open(f"{directory}/{file.path}", sent.start, len(sent)),
         status_code=200 if part is None else 206,
         headers=headers,
         media_type="application/octet-stream",
@@ -77,7 +86,7 @@ def archive_response(request: Request, artifacts: Artifacts, checkpoint: tables.
     etag = f'"{sha256(b"".join(heads) + "".join(file.sha256 for file in files).encode()).hexdigest()}"'
     if _names(request.headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers=_validators(etag))
-    _check_there(artifacts, checkpoint, files)
+    _check_there(artifacts, checkpoint.key, files)
     length = sum(len(head) for head in heads) + sum(_padded(file.bytes) for file in files) + 2 * _BLOCK
     headers = _validators(etag) | {
         "Content-Length": str(length),
@@ -97,10 +106,10 @@ def _listed(checkpoint: tables.Checkpoint, path: str) -> FileEntry:
     raise not_found("file", path, where)
 
 
-def _check_there(artifacts: Artifacts, checkpoint: tables.Checkpoint, files: Sequence[FileEntry]) -> None:
+def _check_there(artifacts: Artifacts, directory: str, files: Sequence[FileEntry]) -> None:
     """Fail while there is still an answer to give: once bytes are under way, the client only sees a cut."""
     for file in files:
-        key = f"{checkpoint.key}/{file.path}"
+        key = f"{directory}/{file.path}"
         found = artifacts.stat(key).bytes
         if found != file.bytes:
             raise ArtifactError(f"{key} has {found} bytes, {file.bytes} were published")

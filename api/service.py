@@ -18,6 +18,8 @@ from trainer.config.preflight import Roots
 
 MOST_CHECKS = 4
 """Jobs that are checked at the same time."""
+MOST_UPLOADS = 2
+"""Pieces of uploaded data that are checked at the same time; more uploads take turns."""
 
 T = TypeVar("T")
 
@@ -33,6 +35,7 @@ class Service:
     hub: Hub
     hints: Hints
     checks: anyio.CapacityLimiter
+    uploads: anyio.CapacityLimiter
 
     @classmethod
     def open(cls, settings: Settings) -> "Service":
@@ -47,6 +50,7 @@ class Service:
             hub=Hub(settings.stream_ping_s),
             hints=Hints(settings.broker_url),
             checks=anyio.CapacityLimiter(MOST_CHECKS),
+            uploads=anyio.CapacityLimiter(MOST_UPLOADS),
         )
 
     async def check(self, work: Callable[[], T]) -> T:
@@ -54,6 +58,10 @@ class Service:
         so that the other calls find a thread and the processor.
         """
         return await anyio.to_thread.run_sync(work, limiter=self.checks)
+
+    async def take_in(self, work: Callable[[], T]) -> T:
+        """Run in a thread what checks and writes a piece of an upload."""
+        return await anyio.to_thread.run_sync(work, limiter=self.uploads)
 
     def close(self) -> None:
         self.log_stream.close()

@@ -1,0 +1,1 @@
+"""Data sets that are uploaded: received, checked line by line, stored, read and counted."""
