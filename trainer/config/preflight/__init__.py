@@ -37,7 +37,7 @@ from trainer.config.schema import (
 )
 from trainer.config.splitting import misfits
 from trainer.config.tasks import task_problem
-from trainer.config.topology import Topology, misfit, sharing_with_nobody
+from trainer.config.topology import ONE_PROCESS, Topology, misfit, sharing_with_nobody
 
 PATHS = (
     MODEL,
@@ -68,7 +68,9 @@ def check_job(
     if too_few_or_many:
         world_size = None
     if isinstance(config, RecordsConfig) and not task_problem(config.task):
-        checked = _Check(config, roots, base, Topology.of(config, world_size)).run()
+        quantizing = isinstance(config, QuantizeConfig)
+        topology = ONE_PROCESS if quantizing else Topology.of(config, world_size)
+        checked = _Check(config, roots, base, topology).run()
     elif isinstance(config, MergeConfig):
         checked = check_merge(config, roots, base)
     elif isinstance(config, ExportConfig):
@@ -92,7 +94,7 @@ def path_problems(reading: Reading, roots: Roots | None, base: Path | None = Non
     if MODEL in silent:
         silent.add(TOKENIZER)  # it is taken from the model's folder
     found = check_job(reading.draft, roots, base).problems
-    return [problem for problem in found if problem.loc[0] in PATHS and problem.loc[0] not in silent]
+    return [problem for problem in found if problem.loc and problem.loc[0] in {*PATHS} - silent]
 
 
 class _Check(Places):

@@ -7,7 +7,7 @@ import pytest
 from tests.trainer.config.conftest import write_lines
 from tests.trainer.config.preflight.test_adapters import LORA, PREFIX, write_adapter
 from trainer.config import read_config
-from trainer.config.preflight import Checked, Roots, check_job
+from trainer.config.preflight import Checked, Roots, check_job, path_problems
 
 RECORD = {"src": "q", "tgt": "a"}
 
@@ -79,3 +79,12 @@ def test_a_prefix_named_as_the_model_is_refused(roots: Roots, model: Path) -> No
     (problem,) = checked(roots, model_name_or_path="prefix").problems
     assert "is a prefix, which cannot be quantized with its model" in problem.msg
     assert problem.hint == f"Quantize the model alone: {model}."
+
+
+def test_what_is_wrong_with_paths_is_told_beside_degrees_that_are_refused(roots: Roots) -> None:
+    arguments = {"model_name_or_path": "nowhere", "dataset_name_or_path": "sft", "output_dir": "out"}
+    reading = read_config("quantize", arguments | {"do_ptq": True, "tensor_parallel_degree": 2})
+    (refused,) = reading.problems
+    assert refused.loc == ("tensor_parallel_degree",)
+    (missing,) = path_problems(reading, roots)
+    assert missing.loc == ("model_name_or_path",)
