@@ -5,18 +5,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.principal import Principal
-from api.problems import ApiError
+from api.problems import ApiError, invalid
 from api.resources import Offer
 from api.service import Service
+from api.sources import StoredSources
 from api.submission import Submission, check
 from store import idempotency, jobs, tables, wake
 from store.errors import IdempotencyConflict
 from store.hosts import list_hosts
+from store.inputs import InputGone
+from trainer.config.problems import Problem
 
 
-def checked(service: Service, body: Mapping[str, Any]) -> Submission:
+def checked(service: Service, principal: Principal, body: Mapping[str, Any]) -> Submission:
     """The checked body. Raises ApiError (422) with everything that is wrong."""
-    return check(body, service.roots, lambda: _offers(service))
+    sources = StoredSources(service.database, service.artifacts, principal.project)
+    return check(body, service.roots, lambda: _offers(service), sources)
 
 
 def create_job(
@@ -35,9 +39,11 @@ def create_job(
         known = _known(service, principal.project, key, canonical)
         if known is not None:
             return known, False
-        job, created = _store(service, _new_job(principal, checked(service, body)), key, canonical)
+        job, created = _store(service, new_job(principal, checked(service, principal, body)), key, canonical)
     except IdempotencyConflict as error:
         raise ApiError("idempotency-conflict", f"{error}.") from error
+    except InputGone as error:
+        raise invalid([gone(error)]) from error
     if created:
         wake.wake(service.settings.broker_url, wake.SCHEDULER)
     return job, created
@@ -57,7 +63,13 @@ def _store(service: Service, new: jobs.NewJob, key: str | None, canonical: bytes
         return idempotency.create_or_replay(session, key, canonical, new)
 
 
-def _new_job(principal: Principal, submission: Submission) -> jobs.NewJob:
+def gone(error: InputGone) -> Problem:
+    """What a job referred to was deleted, or has ended, while the job was checked."""
+    return Problem(("body", "config", error.argument), str(error), "Send the job again.")
+
+
+def new_job(principal: Principal, submission: Submission) -> jobs.NewJob:
+    """What is stored of a checked request."""
     request, resources = submission.request, submission.resources
     return jobs.NewJob(
         task=request.task,
@@ -74,6 +86,7 @@ def _new_job(principal: Principal, submission: Submission) -> jobs.NewJob:
         timeout_s=request.timeout_s,
         labels=request.labels,
         warnings=tuple(warning.as_dict() for warning in submission.warnings),
+        inputs=submission.inputs,
     )
 
 

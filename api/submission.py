@@ -8,8 +8,11 @@ from pydantic import ValidationError
 
 from api.explain import explain
 from api.problems import MOST_PROBLEMS, invalid
+from api.references import Resolved, inputs_in, resolve
 from api.resources import DevicePlan, Offer, plan_devices
 from api.schemas.jobs import JobRequest, Resources, ResourcesRequest
+from api.sources import Sources
+from store.inputs import Input
 from trainer.config import Reading, read_config, task_problem
 from trainer.config.names import tasks_with
 from trainer.config.preflight import Checked, Roots, check_job, path_problems
@@ -18,23 +21,34 @@ from trainer.config.problems import Problem
 
 @dataclass(frozen=True)
 class Submission:
-    """A request that can run as it is."""
+    """A request that can run as it is.
+
+    Attributes:
+        resolved: every argument; references as they are.
+        local: the same with the folders of this machine in place of references, where there are any.
+        inputs: what it refers to.
+    """
 
     request: JobRequest
     given: dict[str, Any]
     resolved: dict[str, Any]
+    local: dict[str, Any]
+    inputs: tuple[Input, ...]
     resources: Resources
     statistics: dict[str, Any]
     warnings: tuple[Problem, ...]
 
 
-def check(body: Mapping[str, Any], roots: Roots, offers: Callable[[], Sequence[Offer]]) -> Submission:
+def check(
+    body: Mapping[str, Any], roots: Roots, offers: Callable[[], Sequence[Offer]], sources: Sources
+) -> Submission:
     """Checks everything that can be known before a device is taken.
 
     Args:
         body: the JSON object of the request.
         roots: the folders that models and data may come from.
         offers: asked for what the hosts have.
+        sources: the jobs and data sets that it may refer to.
 
     Raises:
         ApiError: 422 with all problems, each at its place below `body`.
@@ -48,16 +62,21 @@ def check(body: Mapping[str, Any], roots: Roots, offers: Callable[[], Sequence[O
     if request and reading and reading.config:
         devices = plan_devices(request.resources, reading, reading.config, offers)
         problems += devices.problems
-    checked = None
+    checked, references = None, None
     if reading:
-        checked, config_problems = _check_config(reading, roots, devices.world_size if devices else None)
+        reading, references = _resolved(reading, sources)
+        world_size = devices.world_size if devices else None
+        checked, config_problems = _check_config(reading, references, roots, world_size)
         problems += config_problems
     if request is None or reading is None or checked is None or devices is None or problems:
         raise invalid(problems)
+    resolved = checked.config.resolved()
     return Submission(
         request=request,
         given=reading.given,
-        resolved=checked.config.resolved(),
+        resolved=resolved,
+        local=references.local(resolved) if references else resolved,
+        inputs=inputs_in(resolved),
         resources=devices.resources,
         statistics=checked.statistics,
         warnings=(*_below_config((*reading.warnings, *checked.warnings)), *devices.warnings),
@@ -115,14 +134,32 @@ def _read_config(body: Mapping[str, Any]) -> tuple[Reading | None, list[Problem]
     return read_config(task, config), []
 
 
+def _resolved(reading: Reading, sources: Sources) -> tuple[Reading, Resolved | None]:
+    """The arguments with their references looked up; None when nothing could be read."""
+    config = reading.config or reading.draft
+    if config is None:
+        return reading, None
+    references = resolve(config, sources)
+    whole = None if reading.config is None else references.config
+    return replace(reading, config=whole, draft=references.config), references
+
+
 def _check_config(
-    reading: Reading, roots: Roots, world_size: int | None
+    reading: Reading, references: Resolved | None, roots: Roots, world_size: int | None
 ) -> tuple[Checked | None, list[Problem]]:
     """What the arguments refer to, and all that is wrong with them; None when they cannot be used at all."""
+    if references is None:
+        return None, list(_below_config(reading.problems))
+    roots = replace(roots, references=references.folders)
     if reading.config is None:
-        return None, list(_below_config([*reading.problems, *path_problems(reading, roots)]))
+        silent = {problem.loc[:1] for problem in reading.problems}
+        unusable = [problem for problem in references.problems if problem.loc[:1] not in silent]
+        found = [references.told(problem) for problem in path_problems(reading, roots)]
+        return None, list(_below_config([*reading.problems, *unusable, *found]))
     checked = check_job(reading.config, roots, world_size=world_size)
-    return checked, list(_below_config(checked.problems))
+    found = [references.told(problem) for problem in checked.problems]
+    warnings = tuple(references.told(warning) for warning in checked.warnings)
+    return replace(checked, warnings=warnings), list(_below_config([*references.problems, *found]))
 
 
 def _below_config(problems: Iterable[Problem]) -> Iterable[Problem]:

@@ -68,17 +68,18 @@ async def submit(
 @router.post("/jobs/validate", responses=answers(400, 413, 415), openapi_extra=json_body(JobRequest))
 async def validate(
     service: ServiceDep,
+    principal: PrincipalDep,
     body: Body,
     preview: Annotated[
         int, Query(ge=0, le=MOST_EXAMPLES, description="Show so many training records token by token")
     ] = 0,
 ) -> Validation:
     """Everything that POST /jobs checks; nothing is stored."""
-    submission = await service.check(partial(checked, service, body))
+    submission = await service.check(partial(checked, service, principal, body))
     shown, warnings = None, []
     if preview:
         shown, warnings = await service.check(
-            partial(read_preview, submission.request.task, submission.resolved, preview)
+            partial(read_preview, submission.request.task, submission.local, preview)
         )
     return Validation(
         task=submission.request.task,

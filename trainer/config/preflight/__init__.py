@@ -141,7 +141,7 @@ class _Check(Places):
                 settings, problems = check_adapter(folder, finder, name)
                 self.problems += problems
                 if settings:
-                    self.changes |= adapter_changes(settings, folder)
+                    self.changes |= {**adapter_changes(settings, folder), name: self.changes[name]}
 
     def _adapter_as_model(self, finder: Finder, folder: Path) -> None:
         name = "model_name_or_path"
