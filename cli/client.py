@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from cli.errors import ApiError, ServerAway
+from cli.errors import INVALID, ApiError, CliError, ServerAway
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 PAGE_SIZE = 200
@@ -37,6 +37,7 @@ class Client:
                 base_url=self.url,
                 timeout=timeout_s,
                 trust_env=not _is_loopback(self.url),
+                headers=_key(),
                 follow_redirects=True,
             )
         except httpx.InvalidURL as error:
@@ -55,6 +56,15 @@ class Client:
 
     def post(self, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any:
         return self._json("POST", path, json=body, headers=headers)
+
+    def put(self, path: str, body: object = None) -> Any:
+        return self._json("PUT", path, json=body)
+
+    def patch(self, path: str, body: object = None) -> Any:
+        return self._json("PATCH", path, json=body)
+
+    def delete(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
+        return self._json("DELETE", path, params=_given(params))
 
     def items(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
         """Every item of a paginated list, page after page."""
@@ -111,6 +121,16 @@ class Client:
             return response.json()
         except ValueError as error:
             raise _refusal(response) from error
+
+
+def _key() -> dict[str, str]:
+    """The header that shows the key of REGATTA_API_KEY, if there is one."""
+    key = os.environ.get("REGATTA_API_KEY", "").strip()
+    if not key:
+        return {}
+    if not (key.isascii() and key.isprintable()):
+        raise CliError("REGATTA_API_KEY: the value is no key; it reads rgt_<prefix>_<random>.", INVALID)
+    return {"Authorization": f"Bearer {key}"}
 
 
 def job_path(job: str, *parts: str) -> str:

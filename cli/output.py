@@ -89,6 +89,15 @@ def job_table(jobs: Iterable[Mapping[str, Any]]) -> Table:
     return table
 
 
+def print_rows(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table whose first column, an id or a name, is never broken."""
+    table = _table(*columns)
+    table.columns[0].no_wrap = True
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console().print(table)
+
+
 def fields_table(fields: Sequence[tuple[str, object]]) -> Table:
     """Two columns: name and value. Fields without a value are left out."""
     table = Table(box=None, show_header=False, pad_edge=False)

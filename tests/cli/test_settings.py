@@ -54,7 +54,7 @@ def test_a_mistyped_variable_is_refused(name: str, meant: str, monkeypatch: pyte
     assert problem["hint"] == f"Did you mean REGATTA_{meant}?"
 
 
-@pytest.mark.parametrize("name", ["URL", "EVENTS", "RUNNER", "DEADLINE_FILE", "ORACLE_PYTHON"])
+@pytest.mark.parametrize("name", ["URL", "API_KEY", "EVENTS", "RUNNER", "DEADLINE_FILE", "ORACLE_PYTHON"])
 def test_variables_that_are_no_settings_of_the_service_are_left_alone(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
