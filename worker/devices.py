@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from store.settings import Settings
+from worker.capacity import host_memory
 
 _NVIDIA_SMI = ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits")
 _MIB = 1 << 20
@@ -24,11 +25,15 @@ def device_kind(settings: Settings) -> str:
 def host_devices(settings: Settings, environment: Mapping[str, str]) -> list[dict[str, Any]]:
     """The devices that `settings.devices` names: one description each, "index" counts from 0.
 
+    `memory_bytes` is the memory of a GPU (None: the driver does not say), or a slot's share of the host's.
+
     Raises: DeviceError when there are fewer GPUs than that.
     """
     kind, _, count = settings.devices.partition(":")
     if kind == "cpu":
-        return [{"index": index, "name": "CPU slot"} for index in range(int(count or 1))]
+        slots = int(count or 1)
+        share = host_memory() // max(slots, 1)
+        return [{"index": index, "name": "CPU slot", "memory_bytes": share} for index in range(slots)]
     found = _visible(_gpus(), environment)
     wanted = int(count) if count else len(found)
     if wanted > len(found) or not found:
@@ -65,9 +70,14 @@ def _gpus() -> list[dict[str, Any]]:
         return []
     rows = csv.reader(output.splitlines(), skipinitialspace=True)
     return [
-        {"id": index, "uuid": uuid, "name": name, "memory_bytes": int(memory) * _MIB}
+        {"id": index, "uuid": uuid, "name": name, "memory_bytes": _bytes(memory)}
         for index, uuid, name, memory in rows
     ]
+
+
+def _bytes(mebibytes: str) -> int | None:
+    """Drivers of GPUs without memory of their own say that it is not available."""
+    return int(mebibytes) * _MIB if mebibytes.isdigit() else None
 
 
 def _visible(gpus: list[dict[str, Any]], environment: Mapping[str, str]) -> list[dict[str, Any]]:

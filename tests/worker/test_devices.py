@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from store.settings import Settings
+from worker.capacity import host_memory
 from worker.devices import DeviceError, device_environment, host_devices
 
 NVIDIA_SMI = """#!/bin/sh
@@ -38,6 +39,21 @@ def test_cpu_slots_are_as_many_as_were_asked_for():
     assert [device["index"] for device in host_devices(settings("cpu:3"), {})] == [0, 1, 2]
     assert len(host_devices(settings("cpu"), {})) == 1
     assert host_devices(settings("cpu:0"), {}) == []
+
+
+def test_cpu_slots_share_the_memory_of_the_host():
+    sizes = [device["memory_bytes"] for device in host_devices(settings("cpu:3"), {})]
+    assert sizes == [host_memory() // 3] * 3
+
+
+def test_a_gpu_whose_driver_names_no_memory_is_offered_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho '0, GPU-aaa, NVIDIA GB10, [N/A]'\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (device,) = host_devices(settings("gpu"), {})
+    assert device["memory_bytes"] is None
 
 
 @pytest.mark.usefixtures("driver")
