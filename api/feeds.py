@@ -9,7 +9,7 @@ positions are the history's own.
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -154,6 +154,13 @@ class Hub:
 
     def __len__(self) -> int:
         return len(self._feeds)
+
+    def followers(self) -> dict[str, int]:
+        """How many followers each kind of history has; the kind is the first word of a feed's key."""
+        counts: Counter[str] = Counter()
+        for key, feed in list(self._feeds.items()):
+            counts[str(key[0] if isinstance(key, tuple) else key)] += feed.followers
+        return dict(counts)
 
 
 async def follow(

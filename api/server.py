@@ -5,8 +5,10 @@ import socket
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.config import LOGGING_CONFIG
 
 from api.app import create_app
+from store.logformat import configure_logging
 from store.settings import Settings, get_settings
 
 SHUTDOWN_SECONDS = 10
@@ -15,12 +17,13 @@ SHUTDOWN_SECONDS = 10
 class Server(uvicorn.Server):
     """uvicorn waits for open connections before the lifespan ends, so streams must be told first."""
 
-    def __init__(self, app: FastAPI, host: str, port: int) -> None:
+    def __init__(self, app: FastAPI, host: str, port: int, log_format: str = "text") -> None:
         config = uvicorn.Config(
             app,
             host=host,
             port=port,
             access_log=False,
+            log_config=None if log_format == "json" else LOGGING_CONFIG,
             server_header=False,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
@@ -66,4 +69,6 @@ def run(settings: Settings | None = None, host: str | None = None, port: int | N
     check_address(settings, host)
     app = create_app(settings)
     port = settings.api_port if port is None else port
-    Server(app, host, port).run()
+    if settings.log_format == "json":
+        configure_logging(settings.log_format)
+    Server(app, host, port, settings.log_format).run()

@@ -13,6 +13,7 @@ import uuid_utils
 
 from store.attempts import Claim, claim
 from store.database import Database
+from store.logformat import log_context
 from store.reasons import Reason
 from store.reports import Outcome, finish
 from store.settings import Settings
@@ -44,6 +45,10 @@ class Launcher:
         A message that is outdated, doubled or about a cancelled job finds nothing to claim: nothing happens.
         """
         owner = f"{self._settings.host_name}/{uuid_utils.uuid7()}"
+        with log_context(job_id=job_id, attempt=attempt):
+            self._launch(job_id, attempt)
+
+    def _launch(self, job_id: str, attempt: int) -> None:
         renewed_at = boottime()  # before the request: the lease is at least this old
         with self._database.transaction() as session:
             claimed = claim(

@@ -10,12 +10,12 @@ from celery.platforms import SecurityWarning
 
 from store.attempts import host_queue
 from store.database import Database
+from store.logformat import configure_logging
 from store.settings import Settings
 from worker.celery_app import LAUNCH, make_app
 from worker.devices import DeviceError
 from worker.host import HostPresence
 from worker.launch import Launcher
-from worker.logformat import LOG_FORMAT
 from worker.strays import kill_orphaned_trainers
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ def run_worker(settings: Settings) -> None:
 
     Raises: SystemExit when the host does not have the devices that the settings name.
     """
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    configure_logging(settings.log_format)
     logging.getLogger("celery").setLevel(logging.WARNING)
     # Celery warns of root because of pickled messages; this worker accepts JSON alone
     warnings.simplefilter("ignore", SecurityWarning)

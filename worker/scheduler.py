@@ -20,13 +20,13 @@ from store.database import Database, database_now
 from store.hosts import allocations, live_hosts
 from store.jobs import explain_wait, queued_jobs
 from store.leases import acquire_lease, release_lease
+from store.logformat import configure_logging, log_context
 from store.outbox import publish
 from store.reaper import reap
 from store.settings import Settings
 from store.tables import AttemptNode, Host, Job
 from store.wake import SCHEDULER, Listener, job_channel, wake
 from worker.celery_app import LAUNCH, make_app
-from worker.logformat import LOG_FORMAT
 from worker.placement import Capacity, Request, plan
 
 ROLE_TTL_POLLS = 3
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 def run_scheduler(settings: Settings) -> None:
     """Schedule until SIGTERM or SIGINT."""
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    configure_logging(settings.log_format)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stopping.set())
@@ -109,7 +109,8 @@ class Scheduler:
                 policy=self._settings.retry_policy,
             )
         for end in reaped:
-            log.warning("job %s, attempt %d: %s, now %s", end.job_id, end.attempt, end.reason, end.status)
+            with log_context(job_id=end.job_id, attempt=end.attempt):
+                log.warning("job %s, attempt %d: %s, now %s", end.job_id, end.attempt, end.reason, end.status)
             wake(self._settings.broker_url, job_channel(end.job_id))
 
     def _place(self) -> None:
@@ -130,7 +131,8 @@ class Scheduler:
             with self._database.transaction() as session:
                 placed = place(session, jobs[job_id], nodes)
             if placed:
-                log.info("job %s, attempt %d: placed on %s", job_id, jobs[job_id].attempt, nodes)
+                with log_context(job_id=job_id, attempt=jobs[job_id].attempt):
+                    log.info("job %s, attempt %d: placed on %s", job_id, jobs[job_id].attempt, nodes)
                 wake(self._settings.broker_url, job_channel(job_id))
         waiting = decision.waiting | {job_id: _rest(until) for job_id, until in resting.items()}
         waiting |= {

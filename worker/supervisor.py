@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from store.attempts import Renewal, release, renew
+from store.logformat import bind, configure_logging
 from store.reasons import Reason
 from store.reports import Outcome, finish
 from store.settings import get_settings
@@ -18,8 +19,6 @@ from worker.deadline import Deadline
 from worker.delivery import Delivery, reported_offset
 from worker.evidence import last_lines
 from worker.lease import Lease
-from worker.evidence import last_lines
-from worker.logformat import LOG_FORMAT
 from worker.memory import oom_kills
 from worker.outcome import Ending, Stop, decide
 from worker.process import Termination, Trainer, TrainerStart
@@ -44,7 +43,8 @@ def supervise(
     spec: Spec, start: TrainerStart, deadline: Deadline, wakeup: Wakeup, termination: Termination
 ) -> bool:
     """See an attempt through to its end; False when it was lost to another one or could not be reported."""
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    configure_logging(get_settings().log_format)
+    bind(job_id=spec.job_id, attempt=spec.attempt)
     return Supervisor(spec, start, deadline, wakeup, termination, Services.connect(get_settings())).run()
 
 

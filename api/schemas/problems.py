@@ -34,6 +34,7 @@ class Problem(BaseModel):
     detail: str = Field(description="What happened in this case")
     errors: list[ProblemItem] | None = Field(None, description="All that is wrong with the input (422)")
     incident: str | None = Field(None, description="Names this failure in the server's log (500)")
+    request_id: str | None = Field(None, description="The X-Request-Id of the answer; the log has it too")
 
 
 def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
