@@ -16,7 +16,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,21 +101,23 @@ def run_task(
         should_stop: asked between steps; True means: save a checkpoint and end.
 
     Returns:
-        path: absolute directory of the final model, or of the last checkpoint when stopped; metrics; stopped.
+        path: absolute directory of the final model, or of the last checkpoint when stopped; metrics; stopped;
+        kept: whether there is something at the path.
 
     Raises:
         RegattaError: it cannot be done, and why.
     """
     result = _runner(task)(config, events, should_stop)
+    result["kept"] = not (result["stopped"] and task in _WHOLE_OR_NOTHING)
     events.write("result", **result)
-    log.info("%s: %s", _ending(task, stopped=result["stopped"]), result["path"])
+    log.info("%s: %s", _ending(result), result["path"])
     return result
 
 
-def _ending(task: str, *, stopped: bool) -> str:
-    if not stopped:
+def _ending(result: Mapping[str, Any]) -> str:
+    if not result["stopped"]:
         return "done"
-    return "stopped, and nothing is kept" if task in _WHOLE_OR_NOTHING else "stopped, and saved"
+    return "stopped, and saved" if result["kept"] else "stopped, and nothing is kept"
 
 
 def _runner(task: str) -> Callable[[Any, EventWriter, Callable[[], bool]], dict[str, Any]]:

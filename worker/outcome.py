@@ -84,6 +84,8 @@ def _stopped(ending: Ending) -> str:
     if ending.killed:
         return f"The trainer did not stop within {ending.grace_s:g} seconds of SIGTERM and was killed."
     if ending.result is not None and ending.result.get("stopped"):
+        if not ending.result.get("kept", True):
+            return "The trainer has stopped. A task like this keeps nothing of what is not finished."
         return "The trainer has stopped with a checkpoint."
     return "The trainer had saved nothing new when it stopped."
 
@@ -93,7 +95,7 @@ def _ended_early(ending: Ending) -> Outcome:
         unexplained = "The trainer exited with code 0 but reported no result; its log may tell why."
         message = ending.error["msg"] if ending.error else unexplained
         return _failed(ending, Reason.trainer_crashed, message)
-    message = "The trainer stopped early with a checkpoint: something outside the service sent it SIGTERM."
+    message = f"{_stopped(ending)} Something outside the service had sent it SIGTERM."
     return _failed(ending, Reason.trainer_killed, message)
 
 

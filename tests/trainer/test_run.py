@@ -234,7 +234,7 @@ def test_sigterm_finishes_the_step_saves_it_and_exits_0(make_trainer: MakeTraine
     assert process.wait(timeout=TIMEOUT) == 0
     result = read_events(trainer.events)[-1]
     last_step = trainer.of("metric")[-1]["step"]
-    assert (result["type"], result["stopped"]) == ("result", True)
+    assert (result["type"], result["stopped"], result["kept"]) == ("result", True, True)
     assert result["path"] == str(trainer.output / f"checkpoint-{last_step}")
     assert checkpoint_damage(Path(result["path"])) is None
 

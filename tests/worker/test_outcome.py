@@ -96,6 +96,8 @@ def test_whatever_the_end_a_cancelled_job_is_cancelled(exit_code: int):
 
 def test_a_stop_says_whether_a_checkpoint_was_saved():
     assert message(0, stop=Stop.cancel, result=STOPPED) == "The trainer has stopped with a checkpoint."
+    nothing = message(0, stop=Stop.cancel, result=STOPPED | {"kept": False})
+    assert nothing.endswith("keeps nothing of what is not finished.")
     assert "within 5 seconds of SIGTERM and was killed" in message(
         -9, stop=Stop.cancel, killed=True, grace_s=5
     )

@@ -63,6 +63,16 @@ def test_the_task_gives_a_graph_with_the_models_logits(
     assert [event["step"] for event in recorder.of("progress")] == [1]
 
 
+def test_a_run_that_is_stopped_keeps_nothing(models: dict[str, Path], tmp_path: Path) -> None:
+    arguments = {"model_name_or_path": str(models["gemma"]), "output_dir": str(tmp_path / "out")}
+    config = read_config("export", arguments).config
+    assert config is not None
+    recorder = Recorder()
+    run_task("export", config, recorder.writer, lambda: True)
+    (told,) = recorder.of("result")
+    assert (told["stopped"], told["kept"]) == (True, False)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_model_with_quantized_weights_is_dequantized(
     models: dict[str, Path], tmp_path: Path, family: str
