@@ -13,16 +13,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.explain import explain
 from api.problems import ApiError, ProblemResponse, invalid
-from store.errors import ArtifactError
+from store.errors import ArtifactError, QuotaExceeded
 
 logger = logging.getLogger(__name__)
 
+QUOTA_RETRY_S = "30"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 def install(app: FastAPI) -> None:
     """Registers the handlers, so that no answer is left in the framework's own shape."""
     app.add_exception_handler(ApiError, _api_problem)
+    app.add_exception_handler(QuotaExceeded, _quota_problem)
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(RequestValidationError, _bad_parameters)
 
@@ -31,6 +33,11 @@ async def _api_problem(_: Request, error: Exception) -> Response:
     if not isinstance(error, ApiError):
         raise error
     return ProblemResponse(error)
+
+
+async def _quota_problem(_: Request, error: Exception) -> Response:
+    detail = f"{str(error).capitalize()}."
+    return ProblemResponse(ApiError("quota-exceeded", detail, headers={"Retry-After": QUOTA_RETRY_S}))
 
 
 async def _bad_parameters(_: Request, error: Exception) -> Response:

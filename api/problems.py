@@ -36,6 +36,7 @@ TITLES: dict[str, tuple[int, str]] = {
     "range-not-satisfiable": (416, "The file has no such range"),
     "misdirected": (421, "This server does not answer for that host name"),
     "invalid": (422, "The request has problems"),
+    "quota-exceeded": (429, "The project may have no more of this"),
     "internal": (500, "The service failed"),
     "unavailable": (503, "A part of the service is away"),
     "storage-full": (507, "There is no room left"),

@@ -13,6 +13,10 @@ class Conflict(StoreError):  # noqa: N818
     """The thing exists, but its present state does not allow what was asked."""
 
 
+class QuotaExceeded(StoreError):  # noqa: N818
+    """A project may have no more of what was asked for."""
+
+
 class IdempotencyConflict(Conflict):
     """An Idempotency-Key came again with another request body."""
 

@@ -21,9 +21,11 @@ from store.inputs import (
     inputs_of,
 )
 from store.pages import Page, decode_cursor, encode_cursor
+from store.quotas import require_room
 from store.reasons import Reason
 from store.states import TERMINAL, Status, lock_job, transition
 from store.tables import AttemptNode, Checkpoint, Job, JobEvent, JobInput, JobLabel, Metric
+from store.webhooks import NewWebhook, add_webhook, announce
 
 MAX_PAGE = 1000
 SHOWN_USERS = 10
@@ -51,6 +53,7 @@ class NewJob:
     timeout_s: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[Mapping[str, Any], ...] = ()
+    webhook: NewWebhook | None = None
     inputs: tuple[Input, ...] = ()
     pipeline_id: str | None = None
     pipeline_step: str | None = None
@@ -59,8 +62,10 @@ class NewJob:
 def create_job(session: Session, new: NewJob, *, job_id: str | None = None) -> Job:
     """Store a new job, `queued` at attempt 1.
 
-    Raises: InputGone when it refers to what is not there.
+    Raises: InputGone when it refers to what is not there; QuotaExceeded when its project has too many in the
+    queue.
     """
+    require_room(session, new.project)
     now = database_now(session)
     job = Job(
         id=job_id or new_job_id(),
@@ -95,20 +100,22 @@ def create_job(session: Session, new: NewJob, *, job_id: str | None = None) -> J
     session.flush()
     if new.inputs:
         add_inputs(session, job.id, job.project, new.inputs)
-    session.add(
-        JobEvent(
-            project=job.project,
-            job_id=job.id,
-            actor=new.submitted_by,
-            time=now,
-            type="status",
-            attempt=1,
-            to_status=Status.queued,
-            reason=Reason.submitted,
-            data={},
-        )
+    event = JobEvent(
+        project=job.project,
+        job_id=job.id,
+        actor=new.submitted_by,
+        time=now,
+        type="status",
+        attempt=1,
+        to_status=Status.queued,
+        reason=Reason.submitted,
+        data={},
     )
+    session.add(event)
     session.flush()
+    if new.webhook is not None:
+        add_webhook(session, job.id, new.webhook)
+        announce(session, job.id, event.id)
     return job
 
 
@@ -254,9 +261,11 @@ def retry_job(session: Session, job_id: str, actor: str = "", rerun: Rerun | Non
     """Queue a failed or cancelled job again; it goes on from its last checkpoint. The jobs that have failed
     only because this one had are queued again with it.
 
-    Raises: NotFound; Conflict for a job in any other state, or whose inputs cannot come; InputGone.
+    Raises: NotFound; Conflict for a job in any other state, or whose inputs cannot come; InputGone;
+        QuotaExceeded.
     """
     rerun = rerun or Rerun()
+    require_room(session, existing_job(session, job_id).project)
     hold_inputs(session, inputs_of(session, job_id) if rerun.inputs is None else rerun.inputs)
     status, _ = _locked(session, job_id)
     if status not in RETRYABLE:
@@ -293,8 +302,7 @@ def _revive_dependents(session: Session, job_id: str, actor: str) -> None:
 
 
 def delete_job(session: Session, job_id: str) -> None:
-    """Forget a finished job and everything the database knows of it. Delete its artifacts first: a crash in
-    between then leaves a job that can be deleted again, and no files that nobody knows of.
+    """Forget a finished job and everything the database knows of it, but its events.
 
     Raises: NotFound; Conflict while the job is not finished, still holds devices, or is used by jobs that are
         not finished.

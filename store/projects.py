@@ -64,7 +64,8 @@ def jobs_of(session: Session, job_ids: Collection[str], project: str | None) -> 
 
 def lock_project(session: Session, name: str) -> Project:
     """The project, held until the transaction ends. Raises: NotFound."""
-    query = select(Project).where(Project.name == name).with_for_update()
+    # not the strongest lock: rows that refer to the project may be written meanwhile
+    query = select(Project).where(Project.name == name).with_for_update(key_share=True)
     project = session.execute(query, execution_options={"populate_existing": True}).scalar_one_or_none()
     if project is None:
         raise NotFound(f"there is no project {name!r}")

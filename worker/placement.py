@@ -7,11 +7,16 @@ Rules, in this order:
 3. A job that must wait holds back the jobs behind it that want devices of the same kind, so a big job is
    never starved by small ones. A job that no registered host could ever serve holds back nobody.
 4. A gang goes to the hosts with the fewest free devices that fit, so whole hosts stay free for big jobs.
+5. A job that its project's limits do not allow now waits and holds back those of its own project behind it,
+   so that small ones do not take its turn for ever; other projects go on. One that the limits can never allow
+   holds back nobody.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from store.quotas import Quota
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,11 @@ class Request:
     devices_per_node: int
     priority: int
     created_at: float
+    project: str = ""
+
+    @property
+    def devices(self) -> int:
+        return self.nodes * self.devices_per_node
 
 
 @dataclass(frozen=True)
@@ -52,9 +62,17 @@ class Plan:
     waiting: dict[str, str] = field(default_factory=dict)
 
 
-def plan(requests: Iterable[Request], hosts: Sequence[Capacity]) -> Plan:
-    """Place as many requests as the rules allow; no device is given out twice."""
+def plan(
+    requests: Iterable[Request], hosts: Sequence[Capacity], quotas: Mapping[str, Quota] | None = None
+) -> Plan:
+    """Place as many requests as the rules allow; no device is given out twice.
+
+    Args:
+        quotas: the limits of projects and what they use of them; a project without one has none.
+    """
     result = Plan()
+    left = dict(quotas or {})
+    first_held: dict[str, str] = {}
     free = {(host.host, host.device): host.free for host in hosts}
     first_waiting: dict[str, str] = {}
     of_kind: dict[str, list[Capacity]] = defaultdict(list)
@@ -63,8 +81,17 @@ def plan(requests: Iterable[Request], hosts: Sequence[Capacity]) -> Plan:
     for request in sorted(requests, key=lambda r: (-r.priority, r.created_at, r.job_id)):
         candidates = of_kind[request.device]
         impossible = _impossible(request, candidates)
-        if impossible:
+        quota = left.get(request.project, _UNLIMITED)
+        if impossible := impossible or _never_allowed(request, quota):
             result.waiting[request.job_id] = impossible
+        elif request.project in first_held:
+            result.waiting[request.job_id] = (
+                f"waiting behind job {first_held[request.project]}, for which project {request.project} "
+                "has no room now"
+            )
+        elif held := _not_allowed_now(request, quota):
+            first_held[request.project] = request.job_id
+            result.waiting[request.job_id] = held
         elif request.device in first_waiting:
             result.waiting[request.job_id] = (
                 f"waiting behind job {first_waiting[request.device]}, "
@@ -72,6 +99,9 @@ def plan(requests: Iterable[Request], hosts: Sequence[Capacity]) -> Plan:
             )
         elif shares := _gang(request, candidates, free):
             result.placed[request.job_id] = shares
+            left[request.project] = replace(
+                quota, running=quota.running + 1, devices=quota.devices + request.devices
+            )
             for share in shares:
                 key = (share.host, request.device)
                 free[key] = tuple(device for device in free[key] if device not in share.devices)
@@ -79,6 +109,40 @@ def plan(requests: Iterable[Request], hosts: Sequence[Capacity]) -> Plan:
             first_waiting[request.device] = request.job_id
             result.waiting[request.job_id] = _shortage(request, candidates, free)
     return result
+
+
+_UNLIMITED = Quota()
+
+
+def _never_allowed(request: Request, quota: Quota) -> str:
+    """Why the limits of the project forbid the job whatever else runs; empty when they do not."""
+    if quota.most_devices is not None and request.devices > quota.most_devices:
+        return (
+            f"wants {_count(request.devices, 'device')}, "
+            f"but project {request.project} may use {quota.most_devices} at most"
+        )
+    if quota.most_running == 0:
+        return f"project {request.project} may run no jobs"
+    return ""
+
+
+def _not_allowed_now(request: Request, quota: Quota) -> str:
+    """What of its project's the job has to wait for; empty when nothing."""
+    project = f"project {request.project}"
+    if quota.most_running is not None and quota.running >= quota.most_running:
+        return f"{project} runs {_count(quota.running, 'job')} and may run {quota.most_running}"
+    if quota.most_devices is None or quota.devices + request.devices <= quota.most_devices:
+        return ""
+    if quota.devices >= quota.most_devices:
+        return f"{project} uses its {_count(quota.most_devices, 'device')}"
+    return (
+        f"{project} uses {quota.devices} of its {_count(quota.most_devices, 'device')}; "
+        f"this job wants {request.devices}"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _gang(

@@ -22,12 +22,14 @@ from store.jobs import explain_wait, queued_jobs
 from store.leases import acquire_lease, release_lease
 from store.logformat import configure_logging, log_context
 from store.outbox import publish
+from store.quotas import may_start, quotas
 from store.reaper import reap
 from store.settings import Settings
 from store.tables import AttemptNode, Host, Job
 from store.wake import SCHEDULER, Listener, job_channel, wake
 from worker.celery_app import LAUNCH, make_app
 from worker.placement import Capacity, Request, plan
+from worker.webhooks import WebhookThread
 
 ROLE_TTL_POLLS = 3
 
@@ -41,6 +43,8 @@ def run_scheduler(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stopping.set())
     scheduler = Scheduler(settings, Database(settings.database_url), make_app(settings))
+    webhooks = WebhookThread(settings)
+    webhooks.start()
     with Listener(settings.broker_url, SCHEDULER) as hints:
         while not stopping.is_set():
             try:
@@ -50,6 +54,7 @@ def run_scheduler(settings: Settings) -> None:
                 scheduler.lost_contact()
             hints.wait(settings.poll_s)
     scheduler.step_down()
+    webhooks.stop()
 
 
 class Scheduler:
@@ -119,17 +124,18 @@ class Scheduler:
             jobs = {job.id: job for job in queued_jobs(session)}
             hosts = live_hosts(session, self._settings.host_silence_s)
             taken = allocations(session)
+            limits = quotas(session)
             now = database_now(session)
         if not jobs:
             return
         lingering = {node.job_id: node.host for node in taken if node.job_id in jobs}
         resting = {job.id: job.not_before for job in jobs.values() if job.not_before and job.not_before > now}
         requests = [_request(job) for job in jobs.values() if job.id not in lingering | resting]
-        decision = plan(requests, _capacities(hosts, taken))
+        decision = plan(requests, _capacities(hosts, taken), limits)
         for job_id, shares in decision.placed.items():
             nodes = [Node(share.host, share.devices) for share in shares]
             with self._database.transaction() as session:
-                placed = place(session, jobs[job_id], nodes)
+                placed = may_start(session, jobs[job_id]) and place(session, jobs[job_id], nodes)
             if placed:
                 with log_context(job_id=job_id, attempt=jobs[job_id].attempt):
                     log.info("job %s, attempt %d: placed on %s", job_id, jobs[job_id].attempt, nodes)
@@ -164,7 +170,9 @@ def _rest(until: float) -> str:
 
 
 def _request(job: Job) -> Request:
-    return Request(job.id, job.device, job.nodes, job.devices_per_node, job.priority, job.created_at)
+    return Request(
+        job.id, job.device, job.nodes, job.devices_per_node, job.priority, job.created_at, job.project
+    )
 
 
 def _capacities(hosts: list[Host], taken: list[AttemptNode]) -> list[Capacity]:

@@ -15,6 +15,7 @@ from api.pagination import Cursor, PageLimit, valid_cursor
 from api.preview import MOST_EXAMPLES
 from api.preview import preview as read_preview
 from api.principal import PrincipalDep
+from api.schemas.estimates import Estimate
 from api.schemas.jobs import PRINTABLE, Job, JobPage, JobRequest, Preview, Validation
 from api.schemas.problems import ProblemItem, answers
 from api.service import ServiceDep
@@ -48,7 +49,7 @@ Body = Annotated[dict[str, Any], Depends(_body)]
 @router.post(
     "/jobs",
     status_code=201,
-    responses=REPLAYED | answers(400, 409, 413, 415),
+    responses=REPLAYED | answers(400, 409, 413, 415, 429),
     openapi_extra=json_body(JobRequest),
 )
 async def submit(
@@ -75,7 +76,7 @@ async def validate(
     ] = 0,
 ) -> Validation:
     """Everything that POST /jobs checks; nothing is stored."""
-    submission = await service.check(partial(checked, service, principal, body))
+    submission = await service.check(partial(checked, service, principal, body, count=True))
     shown, warnings = None, []
     if preview:
         shown, warnings = await service.check(
@@ -88,6 +89,7 @@ async def validate(
         resources=submission.resources,
         statistics=submission.statistics,
         warnings=[ProblemItem.of(warning) for warning in (*submission.warnings, *warnings)],
+        estimate=None if submission.estimate is None else Estimate.of(submission.estimate),
         preview=None if shown is None else Preview.model_validate(shown),
     )
 
@@ -131,7 +133,7 @@ def cancel(service: ServiceDep, principal: PrincipalDep, job_id: str) -> Job:
     return Job.of(cancel_job(service, principal, job_id))
 
 
-@router.post("/jobs/{job_id}/retry", responses=answers(404, 409))
+@router.post("/jobs/{job_id}/retry", responses=answers(404, 409, 429))
 def retry(service: ServiceDep, principal: PrincipalDep, job_id: str) -> Job:
     """Queue a failed or cancelled job again; it goes on from its last checkpoint."""
     return Job.of(retry_job(service, principal, job_id))

@@ -1,6 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store.quotas import Quota
 from worker.placement import Capacity, Request, Share, plan
 
 KINDS = ("cpu", "gpu")
@@ -127,3 +128,72 @@ def test_a_job_that_no_host_can_serve_says_so_and_holds_back_nobody():
         "but 1 of the 1 that are up can offer that: the largest has 4"
     }
     assert plan([request("j")], []).waiting == {"j": "no host with devices of kind gpu is up"}
+
+
+class TestQuotas:
+    """Projects get no more than their limits, and hold each other back no more than needed."""
+
+    projects = st.sampled_from(["a", "b", "free"])
+    limit = st.none() | st.integers(0, 6)
+    quota = st.builds(
+        Quota, most_running=limit, most_devices=limit, running=st.integers(0, 3), devices=st.integers(0, 6)
+    )
+    queue = st.lists(
+        st.tuples(projects, st.integers(1, 2), st.integers(1, 4), st.integers(-1, 1)), max_size=15
+    )
+
+    @staticmethod
+    def requests_of(queue: list[tuple[str, int, int, int]]) -> list[Request]:
+        return [
+            Request(f"job{n}", "cpu", nodes, devices, priority, float(n), project)
+            for n, (project, nodes, devices, priority) in enumerate(queue)
+        ]
+
+    @given(queue, capacities(), st.fixed_dictionaries({"a": quota, "b": quota}))
+    def test_no_project_exceeds_its_limits(
+        self, queue: list[tuple[str, int, int, int]], hosts: list[Capacity], quotas: dict[str, Quota]
+    ):
+        requests = {request.job_id: request for request in self.requests_of(queue)}
+        placed = [requests[job_id] for job_id in plan(requests.values(), hosts, quotas).placed]
+        for name, quota in quotas.items():
+            mine = [request for request in placed if request.project == name]
+            if mine and quota.most_running is not None:
+                assert quota.running + len(mine) <= quota.most_running
+            if mine and quota.most_devices is not None:
+                assert quota.devices + sum(request.devices for request in mine) <= quota.most_devices
+
+    @given(queue, capacities(), st.fixed_dictionaries({"a": quota, "b": quota}))
+    def test_who_has_no_limit_is_placed_as_if_those_who_wait_for_theirs_were_not_there(
+        self, queue: list[tuple[str, int, int, int]], hosts: list[Capacity], quotas: dict[str, Quota]
+    ):
+        requests = self.requests_of(queue)
+        result = plan(requests, hosts, quotas)
+        held = {job_id for job_id, why in result.waiting.items() if "project" in why}
+        assert plan([r for r in requests if r.job_id not in held], hosts, quotas).placed == result.placed
+
+    @given(queue, capacities())
+    def test_without_limits_nothing_changes(
+        self, queue: list[tuple[str, int, int, int]], hosts: list[Capacity]
+    ):
+        requests = self.requests_of(queue)
+        assert plan(requests, hosts, {"a": Quota()}) == plan(requests, hosts)
+
+    def test_the_reason_names_the_project_and_its_limit(self):
+        host = Capacity("h", "cpu", 8, tuple(range(8)))
+        queue = self.requests_of([("a", 1, 2, 0), ("a", 1, 1, 0), ("b", 1, 1, 0), ("a", 1, 9, 1)])
+        full = plan(queue[:3], [host], {"a": Quota(most_devices=3, running=1, devices=3)})
+        assert full.waiting["job0"] == "project a uses its 3 devices"
+        assert full.waiting["job1"].startswith("waiting behind job job0")
+        assert set(full.placed) == {"job2"}
+        part = plan(queue[:1], [host], {"a": Quota(most_devices=3, running=1, devices=2)})
+        assert part.waiting["job0"] == "project a uses 2 of its 3 devices; this job wants 2"
+        many = plan(queue[:1], [host], {"a": Quota(most_running=1, running=1, devices=1)})
+        assert many.waiting["job0"] == "project a runs 1 job and may run 1"
+
+    def test_what_can_never_be_allowed_holds_back_nobody(self):
+        host = Capacity("h", "cpu", 8, tuple(range(8)))
+        queue = self.requests_of([("a", 2, 2, 1), ("a", 1, 1, 0)])
+        hosts = [host, Capacity("i", "cpu", 8, tuple(range(8)))]
+        result = plan(queue, hosts, {"a": Quota(most_devices=3)})
+        assert result.waiting == {"job0": "wants 4 devices, but project a may use 3 at most"}
+        assert set(result.placed) == {"job1"}
