@@ -15,6 +15,7 @@ from store.clock import database_now
 from store.inputs import dependents, failure_of, input_states
 from store.reasons import FAULTS, INTERRUPTIONS, Reason
 from store.tables import Attempt, AttemptNode, Job, JobEvent, OutboxMessage
+from store.webhooks import announce
 
 
 class Status(StrEnum):
@@ -66,7 +67,7 @@ def transition(
     """Move a job to another status and write down why.
 
     A move to `queued` raises the job's attempt number; a move out of the active states ends its live attempt;
-    an end without what other jobs wait for fails those that are queued for it.
+    an end without what other jobs wait for fails those that are queued for it. A webhook hears of it.
 
     Args:
         attempt: refuse unless this is still the job's attempt (the fencing number).
@@ -101,22 +102,22 @@ def transition(
         .where(Job.id == job_id, Job.status == status, Job.attempt == number)
         .values(**values, attempt=next_number)
     )
-    session.add(
-        JobEvent(
-            project=select(Job.project).where(Job.id == job_id).scalar_subquery(),
-            job_id=job_id,
-            actor=actor,
-            time=now,
-            type="status",
-            attempt=next_number,
-            from_status=status,
-            to_status=to,
-            reason=reason,
-            message=message,
-            data=dict(data or {}),
-        )
+    event = JobEvent(
+        project=select(Job.project).where(Job.id == job_id).scalar_subquery(),
+        job_id=job_id,
+        actor=actor,
+        time=now,
+        type="status",
+        attempt=next_number,
+        from_status=status,
+        to_status=to,
+        reason=reason,
+        message=message,
+        data=dict(data or {}),
     )
+    session.add(event)
     session.flush()
+    announce(session, job_id, event.id)
     if to in TERMINAL:
         _fail_dependents(session, job_id)
     return True
