@@ -32,6 +32,7 @@ from trainer.loop.resume import changed_settings, load_state, run_settings
 from trainer.loop.schedule import Schedule, warmup_steps
 from trainer.loop.state import TrainState
 from trainer.models.base import CausalLM
+from trainer.models.packed import PackedLayer
 from trainer.models.weights import WeightMap
 from trainer.parallel.communication import gather_objects
 from trainer.parallel.layout import Layout
@@ -203,9 +204,14 @@ def build_collator(config: SftConfig, tokenizer: Tokenizer) -> Collator:
 
 
 def count_parameters(layout: Layout, model: CausalLM) -> tuple[int, int]:
-    """Numbers in all parameters of a model, those of an adapter included, and in those that are trained."""
+    """Numbers in all weights of a model, those of an adapter and of quantized layers included, and in those
+    that are trained.
+    """
     trained = _sizes(model.trained_weights())
-    parts = gather_objects(layout, (_sizes(model.parameter_names()) | trained, trained))
+    packed = {
+        path: layer.weight_count for path, layer in model.named_sublayers() if isinstance(layer, PackedLayer)
+    }
+    parts = gather_objects(layout, (_sizes(model.parameter_names()) | packed | trained, trained))
     whole, trainable = (dict(ChainMap(*sides)) for sides in zip(*parts, strict=True))
     return sum(whole.values()), sum(trainable.values())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise
 
@@ -80,6 +81,10 @@ class QuantizedLinear(PackedLayer):
     def input_scale(self) -> float | None:
         """What 1 means in the inputs; None: they are not quantized."""
         return self._input_scale
+
+    @property
+    def weight_count(self) -> int:
+        return math.prod(self.values.shape)
 
     def forward(self, x: Tensor) -> Tensor:
         if self._input_scale is None:

@@ -14,6 +14,7 @@ from trainer.models.placement import WHOLE
 from trainer.models.registry import LinearLayer, linear_layers
 from trainer.models.safetensors_file import FLOATS, SafetensorsFile, TensorHeader
 from trainer.quantization import compressed_tensors, gptq_format
+from trainer.quantization.damage import damage, zero_point_damage
 from trainer.quantization.formats import Integers
 from trainer.quantization.layers import QuantizedLinear
 from trainer.quantization.model import put_layer
@@ -42,7 +43,8 @@ def load_quantized_layers(model: CausalLM, files: list[SafetensorsFile], content
         Names of the tensors that were read, or need not be.
 
     Raises:
-        DataError: the kind of quantization is not supported, or tensors are missing or misshapen.
+        DataError: the kind of quantization is not supported, tensors are missing or misshapen, or they have
+            numbers that they cannot have.
     """
     scheme = QuantizationScheme.read(content)
     if model.placement != WHOLE:
@@ -54,7 +56,8 @@ def load_quantized_layers(model: CausalLM, files: list[SafetensorsFile], content
     for linear in list(linear_layers(model)):
         if f"{linear.path}.{_MARKS[scheme.stored_as]}" not in stored:
             continue
-        seen.update(name for part in _SPARE if (name := f"{linear.path}.{part}") in stored)
+        spare = [name for part in _SPARE if (name := f"{linear.path}.{part}") in stored]
+        seen.update(spare)
         try:
             headers = _headers(linear, scheme)
         except ValueError as error:
@@ -67,6 +70,9 @@ def load_quantized_layers(model: CausalLM, files: list[SafetensorsFile], content
             problems += found
             continue
         tensors = {part: stored[name].read(name) for part, name in names.items()}
+        if found := _broken(linear, names, tensors, spare, stored, scheme):
+            problems += found
+            continue
         try:
             put_layer(model, linear.path, _layer(linear, tensors, scheme))
         except ValueError as error:
@@ -101,6 +107,21 @@ def _misfit(name: str, expected: TensorHeader, stored: Mapping[str, SafetensorsF
         allowed = ", ".join(FLOATS) if scales else expected.dtype
         return Problem((str(stored[name].path), name), f"got {header.dtype}, expected {allowed}", _HINT)
     return None
+
+
+def _broken(
+    linear: LinearLayer,
+    names: Mapping[str, str],
+    tensors: Mapping[str, np.ndarray],
+    spare: list[str],
+    stored: Mapping[str, SafetensorsFile],
+    scheme: QuantizationScheme,
+) -> list[Problem]:
+    """Numbers that cannot be."""
+    inputs, outputs = linear.layer.weight.shape
+    wrong = {names[part]: damage(part, tensor, scheme, (outputs, inputs)) for part, tensor in tensors.items()}
+    wrong |= {name: zero_point_damage(stored[name].read(name), scheme) for name in spare}
+    return [Problem((str(stored[name].path), name), msg, _HINT) for name, msg in wrong.items() if msg]
 
 
 def _layer(

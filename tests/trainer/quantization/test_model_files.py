@@ -11,8 +11,11 @@ from safetensors.numpy import load_file, save_file
 from tests.trainer.quantization.quantized import SCHEMES, quantized, tiny
 from trainer import load_model, load_tokenizer, save_model
 from trainer.config.problems import DataError
+from trainer.config.quantized_models import QuantizationScheme, StoredAs
+from trainer.loop.setup import count_parameters
 from trainer.models import CausalLM, linear_layers
 from trainer.models.weights_save import save_weights
+from trainer.parallel.layout import Layout
 from trainer.quantization import loading
 from trainer.quantization.layers import QuantizedLinear
 from trainer.quantization.model import is_quantized, put_layer
@@ -165,3 +168,58 @@ def test_a_float_model_that_claims_to_be_quantized_is_refused(bloom: Path, tmp_p
     (tmp_path / "config.json").write_text(json.dumps(content))
     with pytest.raises(DataError, match='got "bitsandbytes", expected gptq or compressed-tensors'):
         load_model(tmp_path)
+
+
+MLP = "transformer.h.0.mlp.dense_h_to_4h"
+#: Of a scheme: a tensor, what one of its numbers becomes, and what is said of it.
+BROKEN = [
+    ("int4", "weight_scale", np.nan, r"got nan at \[1, 0\], expected finite scales"),
+    ("gptq4", "scales", np.inf, r"got inf at \[1, 0\], expected finite scales"),
+    ("a8w8", "input_scale", np.inf, r"got inf at \[0\], expected a finite number above 0"),
+    ("a8w8", "input_scale", 0.0, r"got 0\.0 at \[0\], expected a finite number above 0"),
+    ("int8-in-4", "weight", 9, r"got 9 at \[1, 0\], expected -8 to 7, which 4 bits hold"),
+    ("int4", "weight_shape", 65, r"got \[256, 65\], expected \[256, 64\]"),
+    ("gptq4", "qzeros", 0x77777770, r"got 0 at \[1, 0\], expected 7 or 8 everywhere"),
+    ("gptq4", "g_idx", 2, r"got 2 at \[1\], expected groups from 0 to 1"),
+    ("gptq4", "g_idx", -1, r"got -1 at \[1\], expected groups from 0 to 1"),
+    ("int8-plain", "weight_zero_point", 3, r"got 3 at \[1, 0\], expected 0"),
+    ("int4", "weight_zero_point", -0x77777779, r"got -1 at \[1, 0\], expected 0"),
+]
+
+
+@pytest.mark.parametrize(("name", "part", "value", "words"), BROKEN)
+def test_numbers_that_cannot_be_are_refused_with_file_and_tensor(
+    name: str, part: str, value: float, words: str, bloom: Path, tmp_path: Path
+):
+    in_four = QuantizationScheme(StoredAs.INT_QUANTIZED, 4)
+    save_model(quantized(bloom, SCHEMES.get(name, in_four)), tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    spare = np.zeros((256, 1), np.int8 if name == "int8-plain" else np.int32)
+    tensor = tensors.get(f"{MLP}.{part}", spare).copy()
+    tensor.reshape(len(tensor), -1)[min(1, len(tensor) - 1), 0] = value
+    rewrite(tmp_path, f"{MLP}.{part}", tensor)
+    with pytest.raises(DataError, match=words) as raised:
+        load_model(tmp_path)
+    (problem,) = raised.value.problems
+    assert problem.loc == (str(tmp_path / "model.safetensors"), f"{MLP}.{part}")
+    assert problem.hint == "Fetch the model again, or name another directory."
+
+
+def test_zero_points_of_zero_beside_symmetric_weights_are_passed_over(bloom: Path, tmp_path: Path):
+    for name, zeros in (
+        ("int8-plain", np.zeros((256, 1), np.int8)),
+        ("int4", np.full((32, 1), -0x77777778, np.int32)),
+    ):
+        model = quantized(bloom, SCHEMES[name])
+        save_model(model, tmp_path / name)
+        rewrite(tmp_path / name, f"{MLP}.weight_zero_point", zeros)
+        np.testing.assert_array_equal(logits(load_model(tmp_path / name)), logits(model))
+
+
+def test_quantized_weights_are_counted_among_the_parameters(bloom: Path):
+    counts = [
+        count_parameters(Layout.single(), model)
+        for model in (load_model(bloom), quantized(bloom, SCHEMES["gptq4"]))
+    ]
+    assert counts[0][0] == counts[1][0] > 100_000
+    assert counts[1][1] < counts[0][1]
