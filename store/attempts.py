@@ -13,6 +13,7 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from store.clock import database_now
+from store.inputs import InputState, input_states
 from store.reasons import Reason
 from store.states import Status, lock_job, transition
 from store.tables import Attempt, AttemptNode, Host, Job, OutboxMessage
@@ -39,6 +40,8 @@ class Claim:
     timeout_s: float | None
     lease_until: float
     events_offset: int
+    inputs: tuple[InputState, ...] = ()
+    fresh_attempt: int = 1
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -161,6 +164,8 @@ def _describe_claim(session: Session, node: AttemptNode) -> Claim:
         timeout_s=job.timeout_s,
         lease_until=node.lease_until or 0.0,
         events_offset=attempt.events_offset,
+        inputs=tuple(input_states(session, [job.id]).get(job.id, ())),
+        fresh_attempt=job.fresh_attempt,
     )
 
 

@@ -22,6 +22,7 @@ from store.wake import SCHEDULER, job_channel, wake
 from trainer.config.preflight import Roots
 from worker.clock import boottime
 from worker.devices import device_environment
+from worker.inputs import MissingInput, input_keys, with_inputs
 from worker.spec import ROOTS_VARIABLE, RUNNER_VARIABLE, Spec
 from worker.strays import end_processes_of
 from worker.workspace import Workspace, write_atomically
@@ -44,11 +45,11 @@ class Launcher:
 
         A message that is outdated, doubled or about a cancelled job finds nothing to claim: nothing happens.
         """
-        owner = f"{self._settings.host_name}/{uuid_utils.uuid7()}"
         with log_context(job_id=job_id, attempt=attempt):
             self._launch(job_id, attempt)
 
     def _launch(self, job_id: str, attempt: int) -> None:
+        owner = f"{self._settings.host_name}/{uuid_utils.uuid7()}"
         renewed_at = boottime()  # before the request: the lease is at least this old
         with self._database.transaction() as session:
             claimed = claim(
@@ -60,7 +61,7 @@ class Launcher:
         try:
             spec = prepare(self._settings, claimed, owner, renewed_at)
             runner = start_runner(self._settings, spec)
-        except (OSError, BadOutputDirectory) as error:
+        except (OSError, BadOutputDirectory, MissingInput) as error:
             self._report_failure(claimed, owner, error)
             return
         self._wait(runner, spec)
@@ -78,6 +79,8 @@ class Launcher:
         """The attempt cannot even begin on this host."""
         if isinstance(error, BadOutputDirectory):
             outcome = Outcome(Status.failed, Reason.bad_config, str(error))
+        elif isinstance(error, MissingInput):
+            outcome = Outcome(Status.failed, Reason.artifacts_unavailable, str(error))
         else:
             message = f"Host {self._settings.host_name} could not start the job: {error}."
             outcome = Outcome(Status.failed, Reason.host_failed, message)
@@ -96,19 +99,21 @@ def prepare(settings: Settings, claimed: Claim, owner: str, renewed_at: float) -
 
     Raises:
         BadOutputDirectory: the trainer would write where it must not.
+        MissingInput: what the job uses is not there.
         OSError: the workspace cannot be written.
     """
     files = Workspace(settings.work_dir / claimed.job_id)
     files.attempt(claimed.attempt).path.mkdir(parents=True, exist_ok=True)
     output_dir = str(claimed.config.get("output_dir") or "output")
     _check_output_directory(files, output_dir)
-    write_atomically(files.config, json.dumps(claimed.config, indent=1))
+    inputs = input_keys(claimed.inputs)
+    write_atomically(files.config, json.dumps(with_inputs(claimed.config, claimed.inputs, files), indent=1))
     spec = Spec(
         job_id=claimed.job_id,
         attempt=claimed.attempt,
         owner=owner,
         command=trainer_command(claimed, files),
-        env=device_environment(settings, claimed.devices, os.environ) | _roots(settings),
+        env=device_environment(settings, claimed.devices, os.environ) | _roots(settings, files),
         workspace=str(files.path),
         output_dir=output_dir,
         timeout_s=claimed.timeout_s,
@@ -117,6 +122,8 @@ def prepare(settings: Settings, claimed: Claim, owner: str, renewed_at: float) -
         heartbeat_s=settings.heartbeat_s,
         outage_s=settings.outage_s,
         stop_grace_s=settings.stop_grace_s,
+        inputs=inputs,
+        fresh_attempt=claimed.fresh_attempt,
     )
     spec.write()
     return spec
@@ -132,18 +139,24 @@ def trainer_command(claimed: Claim, files: Workspace) -> tuple[str, ...]:
     return (*words, "--nproc", str(len(claimed.devices)), "--logs", logs, "--no-echo")
 
 
-def _roots(settings: Settings) -> dict[str, str]:
-    """The variable that holds a trainer to this host's roots; a host that names none holds it to nothing."""
+def _roots(settings: Settings, files: Workspace) -> dict[str, str]:
+    """The variable that holds a trainer to this host's roots and to its inputs; a host that names none holds
+    it to nothing.
+    """
     if not (settings.model_roots or settings.data_roots):
         return {}
     anywhere = (Path("/"),)
     models, data = settings.model_roots or anywhere, settings.data_roots or anywhere
-    return {ROOTS_VARIABLE: Roots(models, data, hub=settings.allow_hub).to_text()}
+    roots = Roots((*models, files.inputs), (*data, files.inputs), hub=settings.allow_hub)
+    return {ROOTS_VARIABLE: roots.to_text()}
 
 
 def _check_output_directory(files: Workspace, output_dir: str) -> None:
     resolved, root = files.inside(output_dir), files.path.resolve()
-    if resolved in (None, root, root / files.config.name) or resolved.is_relative_to(root / "attempts"):
+    own = resolved is not None and any(
+        resolved.is_relative_to(root / name) for name in ("attempts", "inputs")
+    )
+    if own or resolved in (None, root, root / files.config.name):
         raise BadOutputDirectory(
             f"output_dir: got {output_dir!r}, expected a folder of its own inside the job's workspace. "
             "Use for example './output'."

@@ -12,6 +12,7 @@ from store.database import Database
 from store.errors import ArtifactError
 from worker.publishing import COMPLETE_MARK
 from worker.spec import Spec
+from worker.strays import end_processes_of
 from worker.workspace import AttemptFolder, write_atomically
 
 _CHECKPOINT_DIRECTORY = re.compile(r"checkpoint-(\d+)")
@@ -19,9 +20,24 @@ _CHECKPOINT_DIRECTORY = re.compile(r"checkpoint-(\d+)")
 log = logging.getLogger(__name__)
 
 
+def begin_afresh(spec: Spec) -> None:
+    """Remove from this host what a job that was started from scratch had saved before."""
+    mark = spec.files.path / "attempts" / f"fresh-{spec.fresh_attempt}"
+    output = spec.files.inside(spec.output_dir)
+    if spec.fresh_attempt == 1 or mark.exists() or output is None:
+        return
+    for folder in spec.files.attempts():
+        if folder.number < spec.fresh_attempt:
+            end_processes_of(folder)
+    if output.exists():
+        shutil.rmtree(output)
+    mark.touch()
+
+
 def unfinished_attempts(spec: Spec) -> list[AttemptFolder]:
     """Earlier attempts of the job on this host that have not delivered everything, oldest first."""
-    earlier = (folder for folder in spec.files.attempts() if folder.number < spec.attempt)
+    numbers = range(spec.fresh_attempt, spec.attempt)
+    earlier = (folder for folder in spec.files.attempts() if folder.number in numbers)
     return [folder for folder in earlier if not folder.delivered.exists()]
 
 

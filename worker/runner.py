@@ -31,7 +31,7 @@ def main() -> int:
     deadline = Deadline(spec.folder.deadline, spec.lease_ttl_s, spec.outage_s)
     deadline.extend(spec.renewed_at)
     start = TrainerStart(spec, dict(os.environ))
-    if spec.attempt == 1:  # later ones have to look first for what is left of the earlier ones
+    if spec.attempt == 1 and not spec.inputs:  # later ones look first for what is left of the earlier ones
         start()
 
     from worker.supervisor import supervise

@@ -1,7 +1,7 @@
 """What a runner is told when it starts. Standard library only."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from worker.workspace import AttemptFolder, Workspace, write_atomically
@@ -39,6 +39,10 @@ class Spec:
     heartbeat_s: float
     outage_s: float
     stop_grace_s: float
+    inputs: dict[str, str] = field(default_factory=dict)
+    """What has to be fetched into `inputs/` before the trainer starts: keys of artifacts by name."""
+    fresh_attempt: int = 1
+    """What attempts before this one have saved is not gone on from."""
 
     @property
     def files(self) -> Workspace:

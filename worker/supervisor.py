@@ -18,12 +18,13 @@ from worker.clock import boottime
 from worker.deadline import Deadline
 from worker.delivery import Delivery, reported_offset
 from worker.evidence import last_lines
+from worker.inputs import MissingInput, fetch_inputs
 from worker.lease import Lease
 from worker.memory import oom_kills
 from worker.outcome import Ending, Stop, decide
 from worker.process import Termination, Trainer, TrainerStart
 from worker.pump import Fenced
-from worker.recovery import go_on_from_checkpoint, restore_checkpoint, unfinished_attempts
+from worker.recovery import begin_afresh, go_on_from_checkpoint, restore_checkpoint, unfinished_attempts
 from worker.services import Services
 from worker.spec import Spec
 from worker.strays import end_processes_of
@@ -79,12 +80,15 @@ class Supervisor:
         try:
             if self._start.trainer is None and self._start.failure is None:
                 self._recover()
+                self._fetch_inputs()
             delivery = Delivery(self._services, self._spec, self._spec.folder, 0, self._fence)
             delivery.start()
             exit_code = self._run_trainer()
             delivered = delivery.drain(self._patience())
             outcome = self._outcome(exit_code, delivery, delivered)
             return outcome is not None and self._report(outcome)
+        except MissingInput as error:
+            return self._report(Outcome(Status.failed, Reason.artifacts_unavailable, str(error)))
         except Fenced:
             log.warning("attempt %d is over: nothing more is reported", self._spec.attempt)
             self._let_go()
@@ -94,6 +98,7 @@ class Supervisor:
 
     def _recover(self) -> None:
         """Finish what earlier attempts left on this host, and find the checkpoint to go on from."""
+        begin_afresh(self._spec)
         for folder in unfinished_attempts(self._spec):
             log.info("attempt %d was not finished: delivering what it left", folder.number)
             end_processes_of(folder)
@@ -107,6 +112,20 @@ class Supervisor:
             lambda: restore_checkpoint(self._spec, self._services.database, self._services.artifacts)
         )
         go_on_from_checkpoint(self._spec)
+
+    def _fetch_inputs(self) -> None:
+        """Fetch what the job uses. Raises: MissingInput when waiting for it would not help."""
+
+        def fetch() -> MissingInput | None:
+            try:
+                fetch_inputs(self._spec, self._services.artifacts)
+            except MissingInput as error:
+                return error
+            return None
+
+        missing = self._answer(fetch)
+        if missing is not None:
+            raise missing
 
     def _run_trainer(self) -> int | None:
         """Start the trainer unless that is done, watch it to its end; its exit code, None if it never ran."""

@@ -2,6 +2,7 @@
 
 <work_dir>/<job id>/
     config.json             the resolved argument file; relative paths in it start here
+    inputs/<name>/          what the job uses of other jobs and of data sets (see `worker.inputs`)
     output/                 whatever the config names as its output_dir
     attempts/<n>/
         spec.json           what the runner of this attempt needs to know
@@ -72,6 +73,10 @@ class Workspace:
     @property
     def config(self) -> Path:
         return self.path / "config.json"
+
+    @property
+    def inputs(self) -> Path:
+        return self.path / "inputs"
 
     def attempt(self, number: int) -> AttemptFolder:
         return AttemptFolder(self.path / "attempts" / str(number))
