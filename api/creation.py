@@ -1,15 +1,18 @@
 """Stores what POST /jobs asks for, once per Idempotency-Key."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from api.estimate import with_estimate
 from api.principal import Principal
 from api.problems import ApiError, invalid
 from api.resources import Offer
 from api.service import Service
-from api.sources import StoredSources
+from api.sources import Sources, StoredSources
 from api.submission import Submission, check
+from api.webhooks import Prepared, prepare
 from store import idempotency, jobs, tables, wake
 from store.errors import IdempotencyConflict
 from store.hosts import list_hosts
@@ -17,16 +20,38 @@ from store.inputs import InputGone
 from trainer.config.problems import Problem
 
 
-def checked(service: Service, principal: Principal, body: Mapping[str, Any]) -> Submission:
-    """The checked body. Raises ApiError (422) with everything that is wrong."""
-    sources = StoredSources(service.database, service.artifacts, principal.project)
-    return check(body, service.roots, lambda: _offers(service), sources)
+def checked(
+    service: Service,
+    principal: Principal,
+    body: Mapping[str, Any],
+    *,
+    count: bool = False,
+    sources: Sources | None = None,
+) -> Submission:
+    """The checked body with its estimate. Raises ApiError (422) with everything that is wrong.
+
+    Args:
+        count: whether the tokens of its data are counted for the estimate.
+        sources: the jobs and data sets that it may refer to; default: those of the client's project.
+    """
+    sources = sources or StoredSources(service.database, service.artifacts, principal.project)
+    hosts = _offers(service)
+    networks = service.settings.webhook_allowed_networks
+    submission = check(body, service.roots, lambda: hosts, sources, networks)
+    return with_estimate(submission, hosts, count=count)
 
 
-def create_job(
-    service: Service, principal: Principal, body: Mapping[str, Any], key: str | None
-) -> tuple[tables.Job, bool]:
-    """The job of this body, and whether this call has made it.
+@dataclass(frozen=True)
+class Creation:
+    """The job of a request, whether this call has made it, and the secret that was made for its webhook."""
+
+    job: tables.Job
+    created: bool
+    webhook_secret: str | None = None
+
+
+def create_job(service: Service, principal: Principal, body: Mapping[str, Any], key: str | None) -> Creation:
+    """The job of this body.
 
     A known key is answered before anything is checked: what could be submitted then may not be possible any
     more, and the client only wants to know what became of its first request.
@@ -38,15 +63,17 @@ def create_job(
     try:
         known = _known(service, principal.project, key, canonical)
         if known is not None:
-            return known, False
-        job, created = _store(service, new_job(principal, checked(service, principal, body)), key, canonical)
+            return Creation(known, created=False)
+        submission = checked(service, principal, body)
+        webhook = prepare(service.settings, submission.request.webhook)
+        job, created = _store(service, new_job(principal, submission, webhook), key, canonical)
     except IdempotencyConflict as error:
         raise ApiError("idempotency-conflict", f"{error}.") from error
     except InputGone as error:
         raise invalid([gone(error)]) from error
     if created:
         wake.wake(service.settings.broker_url, wake.SCHEDULER)
-    return job, created
+    return Creation(job, created, webhook.made_secret if webhook and created else None)
 
 
 def _known(service: Service, project: str, key: str | None, canonical: bytes) -> tables.Job | None:
@@ -68,7 +95,7 @@ def gone(error: InputGone) -> Problem:
     return Problem(("body", "config", error.argument), str(error), "Send the job again.")
 
 
-def new_job(principal: Principal, submission: Submission) -> jobs.NewJob:
+def new_job(principal: Principal, submission: Submission, webhook: Prepared | None = None) -> jobs.NewJob:
     """What is stored of a checked request."""
     request, resources = submission.request, submission.resources
     return jobs.NewJob(
@@ -86,6 +113,7 @@ def new_job(principal: Principal, submission: Submission) -> jobs.NewJob:
         timeout_s=request.timeout_s,
         labels=request.labels,
         warnings=tuple(warning.as_dict() for warning in submission.warnings),
+        webhook=webhook.new if webhook else None,
         inputs=submission.inputs,
     )
 
@@ -93,4 +121,12 @@ def new_job(principal: Principal, submission: Submission) -> jobs.NewJob:
 def _offers(service: Service) -> list[Offer]:
     """What every host has that ever registered: one that is away now may come back."""
     with service.database.reading() as session:
-        return [Offer(host.device, len(host.devices)) for host in list_hosts(session)]
+        return [
+            Offer(host.device, len(host.devices), tuple(_memory(host.devices)))
+            for host in list_hosts(session)
+        ]
+
+
+def _memory(devices: Iterable[Mapping[str, Any]]) -> Iterator[int]:
+    """The memory of the devices that tell it."""
+    return (device["memory_bytes"] for device in devices if isinstance(device.get("memory_bytes"), int))

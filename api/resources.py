@@ -13,10 +13,15 @@ RESOURCES = ("body", "resources")
 
 @dataclass(frozen=True)
 class Offer:
-    """What one registered host has: so many devices of a kind, busy or not."""
+    """What one registered host has: so many devices of a kind, busy or not.
+
+    Attributes:
+        memory: bytes of each device that tells them.
+    """
 
     device: str
     devices: int
+    memory: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from api.explain import explain
 from api.problems import MOST_PROBLEMS, invalid
 from api.references import Resolved, inputs_in, resolve
 from api.resources import DevicePlan, Offer, plan_devices
 from api.schemas.jobs import JobRequest, Resources, ResourcesRequest
+from api.schemas.webhooks import WebhookRequest
 from api.sources import Sources
+from api.webhooks import webhook_problems
 from store.inputs import Input
+from store.targets import Networks
 from trainer.config import Reading, read_config, task_problem
+from trainer.config.estimate import Estimate
 from trainer.config.names import tasks_with
 from trainer.config.preflight import Checked, Roots, check_job, path_problems
 from trainer.config.problems import Problem
@@ -27,6 +31,7 @@ class Submission:
         resolved: every argument; references as they are.
         local: the same with the folders of this machine in place of references, where there are any.
         inputs: what it refers to.
+        estimate: what it will take, where that was asked for.
     """
 
     request: JobRequest
@@ -37,10 +42,15 @@ class Submission:
     resources: Resources
     statistics: dict[str, Any]
     warnings: tuple[Problem, ...]
+    estimate: Estimate | None = None
 
 
 def check(
-    body: Mapping[str, Any], roots: Roots, offers: Callable[[], Sequence[Offer]], sources: Sources
+    body: Mapping[str, Any],
+    roots: Roots,
+    offers: Callable[[], Sequence[Offer]],
+    sources: Sources,
+    networks: Networks = (),
 ) -> Submission:
     """Checks everything that can be known before a device is taken.
 
@@ -49,6 +59,7 @@ def check(
         roots: the folders that models and data may come from.
         offers: asked for what the hosts have.
         sources: the jobs and data sets that it may refer to.
+        networks: where webhooks may lead beside public addresses.
 
     Raises:
         ApiError: 422 with all problems, each at its place below `body`.
@@ -56,6 +67,8 @@ def check(
     if misplaced := _arguments_beside_config(body):
         raise invalid([misplaced])
     request, problems = _read_request(body)
+    if request and request.webhook:
+        problems += webhook_problems(request.webhook, networks)
     reading, config_problems = _read_config(body)
     problems += config_problems
     devices: DevicePlan | None = None
@@ -96,10 +109,7 @@ def _arguments_beside_config(body: Mapping[str, Any]) -> Problem | None:
 def _read_request(body: Mapping[str, Any]) -> tuple[JobRequest | None, list[Problem]]:
     """The body's own fields; `config` is looked into elsewhere."""
     problems = []
-    if body.get("webhook") is not None:
-        msg = "got a webhook, which is not available in this version"
-        problems.append(Problem(("body", "webhook"), msg, "Leave it out and follow GET /jobs/{id}/events."))
-    unset = {"webhook"} | {name for name in JobRequest.model_fields if body.get(name) is None}
+    unset = {name for name in JobRequest.model_fields if body.get(name) is None}
     try:
         request = JobRequest.model_validate({name: body[name] for name in body if name not in unset})
     except ValidationError as error:
@@ -118,7 +128,8 @@ def _explained(record: Mapping[str, Any]) -> Problem:
 
 
 def _known_fields(loc: Sequence[str | int]) -> Iterable[str]:
-    return (ResourcesRequest if loc[0] == "resources" else JobRequest).model_fields
+    within: Mapping[object, type[BaseModel]] = {"resources": ResourcesRequest, "webhook": WebhookRequest}
+    return within.get(loc[0], JobRequest).model_fields
 
 
 def _read_config(body: Mapping[str, Any]) -> tuple[Reading | None, list[Problem]]:

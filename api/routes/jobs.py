@@ -40,7 +40,7 @@ REPLAYED: dict[int | str, dict[str, Any]] = {
 
 
 async def _body(request: Request, service: ServiceDep) -> dict[str, Any]:
-    return await read_json_object(request, service.settings.max_body_bytes)
+    return await read_json_object(request, service.settings.max_body_bytes, service.settings.body_timeout_s)
 
 
 Body = Annotated[dict[str, Any], Depends(_body)]
@@ -49,7 +49,7 @@ Body = Annotated[dict[str, Any], Depends(_body)]
 @router.post(
     "/jobs",
     status_code=201,
-    responses=REPLAYED | answers(400, 409, 413, 415, 429),
+    responses=REPLAYED | answers(400, 408, 409, 413, 415, 429),
     openapi_extra=json_body(JobRequest),
 )
 async def submit(
@@ -60,13 +60,13 @@ async def submit(
     idempotency_key: IdempotencyKey = None,
 ) -> Job:
     """Create a job: it is checked as a whole, then stored as `queued`."""
-    row, created = await service.check(partial(create_job, service, principal, body, idempotency_key))
-    response.status_code = 201 if created else 200
-    response.headers["Location"] = f"/jobs/{row.id}"
-    return Job.of(row)
+    made = await service.check(partial(create_job, service, principal, body, idempotency_key))
+    response.status_code = 201 if made.created else 200
+    response.headers["Location"] = f"/jobs/{made.job.id}"
+    return Job.of(made.job, made.webhook_secret)
 
 
-@router.post("/jobs/validate", responses=answers(400, 413, 415), openapi_extra=json_body(JobRequest))
+@router.post("/jobs/validate", responses=answers(400, 408, 413, 415), openapi_extra=json_body(JobRequest))
 async def validate(
     service: ServiceDep,
     principal: PrincipalDep,

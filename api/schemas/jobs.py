@@ -6,8 +6,11 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from api.pagination import Page
 from api.schemas.common import Links, Time, rfc3339, rfc3339_or_none
+from api.schemas.estimates import Estimate
 from api.schemas.problems import ProblemItem
+from api.schemas.webhooks import JobWebhook, WebhookRequest
 from store import tables
+from store.reasons import REASONS, Fault, Reason
 from store.states import Status
 from trainer.config import TASKS
 
@@ -62,6 +65,10 @@ class JobRequest(BaseModel):
     labels: dict[LabelKey, LabelValue] = Field(
         default_factory=dict, max_length=MOST_LABELS, description="For filters"
     )
+    webhook: WebhookRequest | None = Field(None, description="Where to announce its changes of status")
+    force: bool = Field(
+        False, description="Queue it even if it needs more memory than any device that is known"
+    )
 
 
 class Resources(BaseModel):
@@ -94,6 +101,22 @@ class Placement(BaseModel):
     devices: list[int]
 
 
+class Evidence(BaseModel):
+    """What is known of the last attempt's end where it has failed, or of the job that this one waited for."""
+
+    attempt: int | None = None
+    host: str | None = None
+    message: str | None = Field(None, description="What was said of the end; the job's may speak of its wait")
+    exit_code: int | None = Field(None, description="Negative for a signal; null when the trainer never ran")
+    signal: str | None = Field(None, description="Name of the signal that ended the trainer")
+    log: list[str] = Field(default_factory=list, description="The last lines of its log, of all ranks")
+    argument: str | None = Field(None, description="Which argument refers to the job that was needed")
+    job: str | None = Field(None, description="The job that was needed")
+    checkpoint: str | None = None
+    status: str | None = Field(None, description="Status of the job that was needed")
+    reason: str | None = Field(None, description="Reason of the job that was needed")
+
+
 class Job(BaseModel):
     """A job. `status` says where it stands, `reason` and `message` why."""
 
@@ -103,8 +126,14 @@ class Job(BaseModel):
     name: str | None
     task: str
     status: Status
-    reason: str
+    reason: Reason
     message: str
+    fault: Fault | None = Field(
+        description="Who can do something about the reason; null where nothing is wrong"
+    )
+    retry_helps: bool = Field(description="Whether the same job may succeed when it is tried again as it is")
+    evidence: Evidence | None
+    not_before: Time | None = Field(description="A queued job rests until then")
     attempt: int = Field(description="Counts from 1; a retry or a lost host raises it")
     priority: int
     max_retries: int
@@ -116,6 +145,7 @@ class Job(BaseModel):
     config: dict[str, Any] = Field(description="As given, without secrets")
     resolved_config: dict[str, Any] = Field(description="As run: every argument, absolute paths")
     warnings: list[ProblemItem]
+    webhook: JobWebhook | None
     created_at: Time
     updated_at: Time
     queued_at: Time
@@ -124,7 +154,9 @@ class Job(BaseModel):
     links: Links
 
     @classmethod
-    def of(cls, row: tables.Job) -> "Job":
+    def of(cls, row: tables.Job, webhook_secret: str | None = None) -> "Job":
+        """The job as a client sees it; `webhook_secret`: what was made for it just now."""
+        reason = Reason(row.reason)
         return cls(
             id=row.id,
             project=row.project,
@@ -132,8 +164,12 @@ class Job(BaseModel):
             name=row.name,
             task=row.task,
             status=Status(row.status),
-            reason=row.reason,
+            reason=reason,
             message=row.message,
+            fault=REASONS[reason].fault,
+            retry_helps=REASONS[reason].retry_helps,
+            evidence=None if row.evidence is None else Evidence.model_validate(row.evidence),
+            not_before=rfc3339_or_none(row.not_before if row.status == Status.queued else None),
             attempt=row.attempt,
             priority=row.priority,
             max_retries=row.max_retries,
@@ -145,6 +181,7 @@ class Job(BaseModel):
             config=row.config_given,
             resolved_config=row.config_resolved,
             warnings=[ProblemItem(**warning) for warning in row.warnings],
+            webhook=None if row.webhook is None else JobWebhook.of(row.webhook, webhook_secret),
             created_at=rfc3339(row.created_at),
             updated_at=rfc3339(row.updated_at),
             queued_at=rfc3339(row.queued_at),
@@ -156,7 +193,7 @@ class Job(BaseModel):
 
 def _links(job_id: str) -> dict[str, str]:
     own = f"/jobs/{job_id}"
-    below = ("events", "logs", "metrics", "checkpoints", "result", "cancel", "retry")
+    below = ("events", "logs", "metrics", "checkpoints", "result", "webhook", "cancel", "retry")
     return {"self": own} | {name: f"{own}/{name}" for name in below}
 
 
@@ -206,6 +243,9 @@ class Validation(BaseModel):
     resources: Resources
     statistics: dict[str, Any] = Field(description="What the data holds, such as examples per split")
     warnings: list[ProblemItem]
+    estimate: Estimate | None = Field(
+        default=None, description="What it will take; null while a reference of the config is not there yet"
+    )
     preview: Preview | None = Field(
         default=None, description="With `?preview=N`: the first N training records"
     )
