@@ -10,6 +10,7 @@ import anyio.to_thread
 from sqlalchemy.orm import Session
 
 from api.access import require_dataset
+from api.changes import remove_buried
 from api.datasets.upload import Upload, explained_lack_of_room
 from api.datasets.workspace import upload_folder
 from api.principal import Principal
@@ -17,6 +18,7 @@ from api.problems import ApiError
 from api.service import Service
 from store import datasets, tables
 from store.audit import add_action
+from store.tombstones import bury
 
 FOLDER = "uploads"
 """Below the data directory."""
@@ -82,7 +84,7 @@ def store_upload(
 def delete_dataset(service: Service, principal: Principal, dataset_id: str) -> None:
     """Forget a data set and its files. Raises ApiError: 404; 409 while jobs may need it.
 
-    The artifacts go while the row is held, as those of a job do.
+    Its files go once it is forgotten, as those of a job do.
     """
     with service.database.transaction() as session:
         row = require_dataset(session, dataset_id)
@@ -92,7 +94,8 @@ def delete_dataset(service: Service, principal: Principal, dataset_id: str) -> N
             detail = f"{error}. It can go once they have succeeded or are deleted."
             raise ApiError("conflict", detail, jobs=error.job_ids) from error
         _note(session, principal, "dataset_deleted", row)
-        service.artifacts.delete_prefix(row.key)
+        bury(session, row.key)
+    remove_buried(service, row.key)
 
 
 def _publish(service: Service, folder: Path, key: str) -> None:

@@ -11,12 +11,21 @@ from api.datasets.bodies import FORM, LINES
 from api.datasets.reading import records_page
 from api.datasets.receiving import receive
 from api.datasets.storing import delete_dataset, receiving, store_upload
+from api.datasets.token_lengths import token_lengths
 from api.datasets.upload import LONGEST_NAME, Upload
 from api.downloads import FILE_ANSWERS, stored_file_response
 from api.pagination import Cursor, PageLimit, valid_cursor
 from api.principal import PrincipalDep
 from api.problems import not_found
-from api.schemas.datasets import Dataset, DatasetCheck, DatasetPage, KindName, RecordPage, SplitName
+from api.schemas.datasets import (
+    Dataset,
+    DatasetCheck,
+    DatasetPage,
+    KindName,
+    RecordPage,
+    SplitName,
+    TokenLengths,
+)
 from api.schemas.jobs import PRINTABLE
 from api.schemas.problems import answers
 from api.service import ServiceDep
@@ -160,6 +169,30 @@ def show_records(
     row = _with_split(service, dataset_id, split)
     page = records_page(service.artifacts, row, split, offset, limit)
     return Response(page, media_type="application/json")
+
+
+@router.get("/datasets/{dataset_id}/statistics", responses=answers(404))
+async def show_statistics(
+    service: ServiceDep,
+    principal: PrincipalDep,
+    dataset_id: str,
+    model: Annotated[
+        str,
+        Query(
+            min_length=1,
+            max_length=1024,
+            pattern=PRINTABLE,
+            description="A model whose tokenizer is here: a folder or name, or `job:<id>`",
+        ),
+    ],
+    split: SplitName = "train",
+    max_length: Annotated[int, Query(ge=2, le=2**24, description="What a job would allow")] = 2048,
+) -> TokenLengths:
+    """How many tokens the records have for a model. It is counted once, and then kept."""
+    row = await anyio.to_thread.run_sync(partial(_with_split, service, dataset_id, split))
+    counted = await service.check(partial(token_lengths, service, principal, row, split, model, max_length))
+    about = {"model": model, "split": split, "examples": row.splits[split]["examples"]}
+    return TokenLengths.model_validate({**about, "max_length": max_length, **counted})
 
 
 @router.delete("/datasets/{dataset_id}", status_code=204, responses=answers(404, 409))

@@ -107,3 +107,16 @@ class RecordPage(BaseModel):
     items: list[Record]
     next_offset: int | None = Field(description="`offset` of the next page; null: there is none")
     total: int
+
+
+class TokenLengths(Lengths):
+    """How many tokens the records of a split have for a model."""
+
+    model: str
+    split: SplitName
+    examples: int = Field(description="Of the split")
+    counted: int = Field(description="Those whose tokens were counted: of very many evenly spread ones")
+    template: str | None = Field(description="File of the chat template; null: raw text")
+    percentiles: dict[str, int] = Field(description="Length that 50, 90, 95 and 99 percent do not exceed")
+    max_length: int
+    over_max_length: float = Field(ge=0, le=1, description="The share that is longer than `max_length`")

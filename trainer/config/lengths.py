@@ -21,8 +21,8 @@ class Lengths:
         self._bins[max((length - 1).bit_length() - 4, 0) if length <= EDGES[-1] else -1] += 1
 
     def as_dict(self) -> dict[str, Any]:
-        """`total`, `mean`, `max` and `histogram`: bins with `up_to` (None: no end) and `examples`, up to the one
-        of the longest.
+        """`total`, `mean`, `max` and `histogram`: bins as far as the longest one reaches, each with `up_to`
+        (None: no end) and `examples`.
         """
         bins = [
             {"up_to": edge, "examples": count} for edge, count in zip((*EDGES, None), self._bins, strict=True)
