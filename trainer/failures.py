@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 from trainer.config.problems import ConfigError, DataError, Problem, RegattaError
+from trainer.files import WriteError
 
 EXIT_OTHER = 1
 _OUT_OF_MEMORY = (
@@ -19,6 +20,8 @@ _OUT_OF_MEMORY = (
 )
 _DISK_FULL = (os.strerror(errno.ENOSPC).lower(), os.strerror(errno.EDQUOT).lower())
 """How the system says so; libraries pass it on in errors of their own."""
+DISK = "disk"
+"""Kind of the error of a task that could not write."""
 LOST_PEER = "lost_peer"
 """Kind of the error of a rank that failed because another one was gone."""
 _BROKEN_CONNECTION = re.compile(
@@ -61,14 +64,24 @@ def _unexpected(error: BaseException) -> tuple[str, str]:
             "The device ran out of memory. Lower max_length, or per_device_train_batch_size and raise"
             " gradient_accumulation_steps, which keeps the result.",
         )
-    if any(words in text.lower() for words in _DISK_FULL):
-        file = getattr(error, "filename", None)
-        where = f" ({file})" if file else ""
-        return "disk", f"The disk is full{where}. Free some space, or set save_total_limit."
+    if sentence := _disk(error, text):
+        return DISK, sentence
     several = int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1
     kind = LOST_PEER if several and _BROKEN_CONNECTION.search(text) else "internal"
     msg = f"The trainer failed: {type(error).__name__}: {text[:_LONGEST]}. The log has the details."
     return kind, msg
+
+
+def _disk(error: BaseException, text: str) -> str | None:
+    """What keeps files from being written; None: something else failed."""
+    file = getattr(error, "filename", None)
+    if any(words in text.lower() for words in _DISK_FULL):
+        hint = "Free some space, or name another output_dir; for checkpoints, set save_total_limit."
+        return f"The disk is full{f' ({file})' if file else ''}. {hint}"
+    if isinstance(error, WriteError):
+        why = error.strerror
+        return f"{error.folder} cannot be written to ({why}). Name an output_dir that you may write to."
+    return None
 
 
 def _kind(error: RegattaError) -> str:

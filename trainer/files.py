@@ -1,5 +1,6 @@
 """Files that are either whole or not there, and folders that one process has for itself."""
 
+import errno
 import fcntl
 import json
 import os
@@ -7,6 +8,30 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+
+class WriteError(OSError):
+    """A file cannot be written; unlike the system's own errors it always names the file."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the file was to be."""
+        return Path(self.filename).parent
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Inside, a file is written.
+
+    Raises:
+        WriteError: the system does not let it.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or isinstance(error, WriteError):
+            raise
+        raise WriteError(error.errno, error.strerror, str(path)) from error
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -43,10 +68,13 @@ def held_folder(folder: Path) -> Iterator[None]:
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """A new file that takes the place of `path` when the block ends well and leaves no trace when it does
     not.
+
+    Raises:
+        WriteError: the system does not let it.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
+        with writing(path), temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -54,6 +82,16 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     finally:
         temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)
+
+
+def refuse_cut_off(path: Path, size: int) -> None:
+    """Look whether a file that a library wrote has all its bytes, for those that do not look themselves.
+
+    Raises:
+        WriteError: it has fewer than `size`, as on a disk that is full.
+    """
+    if path.stat().st_size < size:
+        raise WriteError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def _sync_folder(folder: Path) -> None:

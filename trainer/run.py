@@ -27,7 +27,7 @@ from trainer.config.preflight import Checked, Roots, check_job, path_problems
 from trainer.config.preflight.hub import cache_folder
 from trainer.config.problems import ConfigError, DataError, Problem, RegattaError
 from trainer.events import EventWriter
-from trainer.failures import describe
+from trainer.failures import DISK, describe
 from trainer.files import held_folder
 from trainer.hub import with_fetched_models
 from trainer.launcher.gang import Gang, add_gang_options, gang_of
@@ -166,7 +166,7 @@ def report_failure(error: BaseException, events: EventWriter) -> int:
 
 
 def log_failure(error: BaseException) -> None:
-    """Tell the log why a process ends: what a user can act on as it is, anything else with its traceback.
+    """Tell the log why a process ends: what a user can act on in a sentence, all else with its traceback.
 
     Raises: SystemExit, when that is the error.
     """
@@ -174,6 +174,8 @@ def log_failure(error: BaseException) -> None:
         raise error
     if isinstance(error, RegattaError):
         log.error("%s", error)
+    elif (failure := describe(error)).kind == DISK:
+        log.error("%s", failure.msg)
     else:
         log.error("the trainer failed", exc_info=error)
 

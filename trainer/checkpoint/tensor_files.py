@@ -15,7 +15,7 @@ import numpy as np
 
 from trainer.checkpoint.regions import Region, as_slices, region_shape, region_size, runs
 from trainer.config.problems import DataError
-from trainer.files import write_json
+from trainer.files import write_json, writing
 from trainer.models.safetensors_file import SafetensorsFile, TensorHeader
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ def make_files(directory: Path, plan: Plan) -> None:
     """Make all files with their headers, and the indices; the bytes of the tensors are reserved on the disk.
 
     Raises:
-        OSError: they have no room.
+        WriteError: they have no room.
     """
     for file in plan.files:
         path = directory / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as out:
+        with writing(path), path.open("wb") as out:
             out.write(file.head)
             out.flush()
             # A disk that is too small says so now, and not after minutes of writing.

@@ -12,7 +12,7 @@ from paddle import Tensor, nn
 
 from trainer import load_tokenizer
 from trainer.config.problems import TrainingError
-from trainer.files import write_json
+from trainer.files import refuse_cut_off, write_json
 from trainer.models import CausalLM, load_model
 from trainer.models.finite import refuse_broken_weights
 from trainer.quantization.layers import QuantizedLinear
@@ -54,6 +54,7 @@ def export_model(folder: Path, output: Path) -> Exported:
 
     Raises:
         DataError: the model cannot be used.
+        WriteError: the output cannot be written.
         TrainingError: the graph gives other logits than the model.
     """
     model = load_model(folder, options={"fuse_attention_qkv": False, "fuse_attention_ffn": False})
@@ -64,12 +65,14 @@ def export_model(folder: Path, output: Path) -> Exported:
     layer.eval()
     ids = paddle.static.InputSpec([None, None], "int64", name="input_ids")
     output.mkdir(parents=True, exist_ok=True)
+    load_tokenizer(folder).save(output)
     paddle.jit.save(paddle.jit.to_static(layer, input_spec=[ids], full_graph=True), str(output / GRAPH))
+    weights = sum(parameter.size * parameter.element_size() for parameter in model.parameters())
+    refuse_cut_off(output / f"{GRAPH}.pdiparams", weights)
     difference = _difference(model, output)
     if not difference <= TOLERANCE:
         msg = f"the graph's logits differ from the model's by {difference:.3g} of the largest one, "
         raise TrainingError(f"{msg}expected at most {TOLERANCE:g}")
-    load_tokenizer(folder).save(output)
     files = sorted(output.glob(f"{GRAPH}.*"))
     facts = {
         "graph": GRAPH,

@@ -19,7 +19,7 @@ import numpy as np
 
 from trainer.config.adapters import LoraSettings, read_adapter_settings
 from trainer.config.problems import DataError, Problem
-from trainer.files import write_json
+from trainer.files import write_json, writing
 from trainer.models.safetensors_file import TensorHeader, write_safetensors
 from trainer.models.weights import INDEX_FILE, SINGLE_FILE
 from trainer.peft.loading import base_folder
@@ -220,7 +220,8 @@ def _copy_rest(base: Path, adapter: Path, output: Path, dtype: str | None) -> No
     source = adapter if any((adapter / name).is_file() for name in TOKENIZER_FILES[:3]) else base
     for folder, name in [*((source, name) for name in TOKENIZER_FILES), (base, _GENERATION)]:
         if (folder / name).is_file():
-            shutil.copyfile(folder / name, output / name)
+            with writing(output / name):
+                shutil.copyfile(folder / name, output / name)
     content: dict[str, Any] = json.loads((base / _CONFIG).read_bytes())
     if dtype:
         content["dtype" if "dtype" in content else "torch_dtype"] = dtype
