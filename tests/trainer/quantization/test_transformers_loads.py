@@ -1,7 +1,6 @@
 """What we quantize, transformers loads on CPU and computes the same; what it saves then, we load.
 
-Needs an interpreter with the oracle extra (REGATTA_ORACLE_PYTHON) and compressed-tensors; for GPTQ's layout
-GPTQModel and optimum too.
+Needs an interpreter with the oracle extra (REGATTA_ORACLE_PYTHON).
 """
 
 import json
