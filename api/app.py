@@ -12,6 +12,7 @@ from api import handlers, openapi
 from api.authentication import Authentication
 from api.guard import Guard
 from api.keyring import Keyring
+from api.limits import RateLimit, StreamLimit
 from api.principal import admit
 from api.query import refuse_unknown_names
 from api.routes import (
@@ -77,6 +78,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     telemetry = app.state.telemetry = Telemetry(service)
     app.add_middleware(Observed, metrics=telemetry.http, log_requests=settings.log_format == "json")
     return app
+    app.state.stream_limit = StreamLimit(settings.max_streams_per_client)
+    app.add_middleware(RateLimit, settings=settings)
 
 
 @asynccontextmanager

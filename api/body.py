@@ -4,6 +4,7 @@ JSON as RFC 8259 has it and no more: UTF-8, no NaN or Infinity, no repeated name
 characters (PostgreSQL cannot hold them), at most `MAX_DEPTH` levels. The size limit is kept while reading.
 """
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -22,15 +23,22 @@ from trainer.config.values import show
 MAX_DEPTH = 64
 
 
-async def read_json_object(request: Request, limit: int) -> dict[str, Any]:
+async def read_json_object(request: Request, limit: int, timeout_s: float = 30.0) -> dict[str, Any]:
     """The request's JSON object.
 
     Raises:
-        ApiError: 415 for another media type, charset or encoding; 413 above `limit` bytes; 400 for text that
-            is not JSON; 422 for JSON that is no object or holds what no job can hold, with all its places.
+        ApiError: 408 when it is not there in time; 415 for another media type, charset or encoding; 413 above
+            `limit` bytes; 400 for text that is not JSON; 422 for JSON that is no object or holds what no job
+            can hold, with all its places.
     """
     _check_media_type(request)
-    return parse_json_object(await _read_bytes(request, limit))
+    try:
+        async with asyncio.timeout(timeout_s):
+            raw = await _read_bytes(request, limit)
+    except TimeoutError as error:
+        detail = f"The body was not complete after {timeout_s:g} s; send it at once."
+        raise ApiError("timeout", detail, headers={"Connection": "close"}) from error
+    return parse_json_object(raw)
 
 
 def parse_json_object(raw: bytes) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What a client may do to a job that exists: cancel, retry, delete."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -14,6 +15,9 @@ from api.service import Service
 from store import jobs, tables, wake
 from store.errors import Conflict
 from store.states import Status
+from store.tombstones import bury, sweep
+
+logger = logging.getLogger(__name__)
 
 ALLOWED = {
     Status.queued: ("cancel",),
@@ -39,15 +43,24 @@ def retry_job(service: Service, principal: Principal, job_id: str) -> tables.Job
 def delete_job(service: Service, job_id: str) -> None:
     """Forgets the job. Raises ApiError: 404, 409.
 
-    The artifacts go while the job's row is held: nobody can retry the job meanwhile, and after a crash it is
-    still there to be deleted again.
+    Its artifacts go once it is forgotten; while they cannot be removed, a worker tries it again and again.
     """
+    key = f"jobs/{job_id}"
     with service.database.transaction() as session, _explained_conflict(session, job_id):
         jobs.delete_job(session, job_id)
-        service.artifacts.delete_prefix(f"jobs/{job_id}")
+        bury(session, key)
+    remove_buried(service, key)
     with suppress(RedisError):  # without a broker the stream goes by itself, after its time
         service.log_stream.delete(job_id)
     _announce(service, job_id)
+
+
+def remove_buried(service: Service, key: str) -> None:
+    """Remove artifacts that were buried; if that is not possible now, it is done later."""
+    try:
+        sweep(service.database, service.artifacts, key)
+    except Exception as error:
+        logger.warning("the artifacts of %s cannot be removed now: %s", key, error)
 
 
 def _change(service: Service, job_id: str, change: Callable[[Session, str], tables.Job]) -> tables.Job:

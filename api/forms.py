@@ -16,7 +16,7 @@ Form = TypeVar("Form", bound=BaseModel)
 
 async def json_object(request: Request, service: ServiceDep) -> dict[str, Any]:
     """The body as a JSON object, for use as a dependency. Raises ApiError as `read_json_object` does."""
-    return await read_json_object(request, service.settings.max_body_bytes)
+    return await read_json_object(request, service.settings.max_body_bytes, service.settings.body_timeout_s)
 
 
 def read_form(model: type[Form], body: Mapping[str, Any]) -> Form:

@@ -15,7 +15,7 @@ from api.schemas.problems import Problem, answers
 from api.schemas.projects import LimitsRequest, ProjectRequest
 
 REF = "#/components/schemas/{model}"
-ALWAYS = (401, 403, 421, 422, 500, 503)
+ALWAYS = (401, 403, 421, 422, 429, 500, 503)
 """Statuses that every call may answer: no key, the guard's, bad parameters, a failure, the database away."""
 KEY_SCHEME = "key"
 

@@ -38,6 +38,7 @@ TITLES: dict[str, tuple[int, str]] = {
     "invalid": (422, "The request has problems"),
     "quota-exceeded": (429, "The project may have no more of this"),
     "internal": (500, "The service failed"),
+    "too-many-requests": (429, "This client asks too much at a time"),
     "unavailable": (503, "A part of the service is away"),
     "storage-full": (507, "There is no room left"),
 }

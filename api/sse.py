@@ -6,10 +6,13 @@ Format: https://html.spec.whatwg.org/multipage/server-sent-events.html
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import StreamingResponse
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from api.limits import StreamLimit
 
 RETRY_MS = 500
 PING = b": ping\n\n"
@@ -25,7 +28,7 @@ def encode(event: str, data: Any, event_id: str | None = None) -> bytes:
 
 
 class EventStreamResponse(StreamingResponse):
-    """Streams encoded events and closes their generator as soon as the client is gone."""
+    """Streams encoded events. A client may have only so many streams open: more are answered with 429."""
 
     media_type = "text/event-stream"
 
@@ -33,6 +36,8 @@ class EventStreamResponse(StreamingResponse):
         super().__init__(events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         self.events = events
 
-    async def stream_response(self, send: Send) -> None:
-        async with aclosing(self.events):
-            await super().stream_response(send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        limit: StreamLimit = scope["app"].state.stream_limit
+        async with aclosing(self.events):  # its feed is left as soon as the client is gone
+            with limit.opened(scope):
+                await super().__call__(scope, receive, send)

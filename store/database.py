@@ -23,6 +23,16 @@ __all__ = ["Database", "create_database_engine", "database_now", "normalised_url
 SAFE_SQLITE = (3, 51, 3)
 """Since this version two connections that write and checkpoint at once cannot damage a WAL file."""
 
+_PATIENCE = {
+    "connect_timeout": 5,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""How long a server of PostgreSQL that vanished is waited for (libpq; seconds, the last: milliseconds),
+unless its URL says otherwise."""
+
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
 
@@ -81,7 +91,8 @@ def create_database_engine(url: URL, *, foreign_keys: bool = True, pooled: bool 
     options: dict[str, Any] = {"json_serializer": partial(json.dumps, allow_nan=False)}
     options |= {"pool_pre_ping": True, "max_overflow": 35} if pooled else {"poolclass": NullPool}
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, **options)
+        patience = {name: value for name, value in _PATIENCE.items() if name not in url.query}
+        return create_engine(url, connect_args=patience, **options)
     if url.database in (None, "", ":memory:"):
         raise ValueError("database_url: an in-memory SQLite database cannot be shared; name a file")
     Path(url.database).parent.mkdir(parents=True, exist_ok=True)

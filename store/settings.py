@@ -78,6 +78,14 @@ class Settings(BaseSettings):
     """Largest request body of JSON routes."""
     max_dataset_bytes: int = Field(default=16 << 30, gt=0)
     """Largest uploaded data set, unpacked."""
+    body_timeout_s: Seconds = 30.0
+    """Time in which the body of a JSON route has to arrive."""
+    requests_per_s: float = Field(default=0, ge=0)
+    """Requests that one client may send each second, on and on; 0: no limit."""
+    requests_burst: int = Field(default=100, ge=1)
+    """Requests that a client may send at once before that limit holds."""
+    max_streams_per_client: int = Field(default=500, ge=1)
+    """Event streams that one client may have open at a time."""
     stream_ping_s: Seconds = 15.0
     """Time between comment pings on open event streams."""
 

@@ -435,6 +435,15 @@ class Host(Base):
 
     __tablename__ = "hosts"
 
+class Tombstone(Base):
+    """Artifacts whose owner was forgotten and that are still to be removed."""
+
+    __tablename__ = "tombstones"
+
+    key: Mapped[str] = mapped_column(Text, primary_key=True)
+    created_at: Mapped[float]
+
+
     name: Mapped[str] = mapped_column(Name, primary_key=True)
     device: Mapped[str] = mapped_column(Word)
     devices: Mapped[list[dict[str, Any]]]

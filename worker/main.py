@@ -13,6 +13,7 @@ from store.database import Database
 from store.logformat import configure_logging
 from store.settings import Settings
 from worker.celery_app import LAUNCH, make_app
+from worker.cleaning import ArtifactSweeper
 from worker.devices import DeviceError
 from worker.host import HostPresence
 from worker.launch import Launcher
@@ -48,6 +49,7 @@ def run_worker(settings: Settings) -> None:
     app.task(name=LAUNCH, shared=False)(launcher.launch)
     signals.worker_shutting_down.connect(shut_down)
     presence.start()
+    ArtifactSweeper(settings, database).start()
     try:
         _celery_worker(app, settings.host_name, presence.slots).start()
     finally:

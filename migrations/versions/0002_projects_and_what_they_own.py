@@ -212,6 +212,12 @@ def upgrade() -> None:
         sqlite_where=queued,
         postgresql_where=queued,
     )
+    op.create_table(
+        "tombstones",
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_tombstones")),
+    )
 
 
 def _add(table: str, column: sa.Column, value: str | sa.ColumnElement[bool]) -> None:
@@ -224,6 +230,7 @@ def _add(table: str, column: sa.Column, value: str | sa.ColumnElement[bool]) -> 
 
 
 def downgrade() -> None:
+    op.drop_table("tombstones")
     op.drop_index("ix_jobs_queue", "jobs")
     with op.batch_alter_table("jobs") as batch_op:
         batch_op.drop_constraint(batch_op.f("fk_jobs_pipeline_id_pipelines"), type_="foreignkey")

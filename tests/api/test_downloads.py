@@ -11,7 +11,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from store.database import Database
 from store.settings import Settings
+from store.tombstones import sweep
 from tests.api.parts import Job
 
 CONTENT = bytes(range(256)) * 5000
@@ -213,14 +215,16 @@ def test_weights_that_are_not_there_as_published_are_a_clear_503(
     assert client.get(f"{trained.path}/result/archive").status_code == 200
 
 
-def test_a_job_whose_artifacts_cannot_be_removed_is_not_forgotten(
-    client: httpx.Client, trained: Job, settings: Settings
+def test_artifacts_that_cannot_be_removed_with_their_job_are_removed_later(
+    client: httpx.Client, trained: Job, settings: Settings, database: Database
 ) -> None:
     temporary = Path(urlsplit(settings.artifacts_url).path) / ".tmp"
     temporary.rmdir()
     temporary.touch()  # where artifacts are moved before they are removed
-    assert client.delete(trained.path).status_code == 503
-    assert client.get(trained.path).json()["status"] == "succeeded"
-    temporary.unlink()
     assert client.delete(trained.path).status_code == 204
     assert client.get(trained.path).status_code == 404
+    assert trained.artifacts.list(f"jobs/{trained.id}")
+    temporary.unlink()
+    assert sweep(database, trained.artifacts) == 1
+    assert trained.artifacts.list(f"jobs/{trained.id}") == []
+    assert sweep(database, trained.artifacts) == 0

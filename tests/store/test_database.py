@@ -1,12 +1,13 @@
 """The engine's settings, the two kinds of sessions and the database's clock."""
 
+import socket
 import threading
 import time
 from contextlib import suppress
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from store.database import SAFE_SQLITE, Database, database_now, normalised_url
 from store.jobs import create_job, list_jobs
@@ -96,3 +97,12 @@ def test_the_databases_clock_moves_within_a_transaction(database: Database) -> N
         while (now := database_now(session)) == first:
             pass
         assert now > first
+
+
+def test_a_server_of_postgresql_that_says_nothing_is_not_waited_for_for_ever() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        for query in ("", "?connect_timeout=2"):
+            database = Database(f"postgresql://someone@127.0.0.1:{port}/regatta{query}")
+            with pytest.raises(OperationalError, match="timeout"), database.reading() as session:
+                session.execute(text("SELECT 1"))
