@@ -29,6 +29,7 @@ from api.routes import (
     projects,
     prometheus,
     results,
+    webhooks,
 )
 from api.service import Service
 from api.telemetry.registry import Telemetry
@@ -66,6 +67,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         hosts,
         keys,
         projects,
+        webhooks,
         health,
         prometheus,
     ):

@@ -25,7 +25,7 @@ from store.quotas import require_room
 from store.reasons import Reason
 from store.states import TERMINAL, Status, lock_job, transition
 from store.tables import AttemptNode, Checkpoint, Job, JobEvent, JobInput, JobLabel, Metric
-from store.webhooks import NewWebhook, add_webhook, announce
+from store.webhooks import NewWebhook, announce
 
 MAX_PAGE = 1000
 SHOWN_USERS = 10
@@ -95,6 +95,7 @@ def create_job(session: Session, new: NewJob, *, job_id: str | None = None) -> J
         updated_at=now,
         queued_at=now,
         label_rows=[JobLabel(key=key, value=value) for key, value in sorted(new.labels.items())],
+        webhook=None if new.webhook is None else new.webhook.row(),
     )
     session.add(job)
     session.flush()
@@ -114,7 +115,6 @@ def create_job(session: Session, new: NewJob, *, job_id: str | None = None) -> J
     session.add(event)
     session.flush()
     if new.webhook is not None:
-        add_webhook(session, job.id, new.webhook)
         announce(session, job.id, event.id)
     return job
 

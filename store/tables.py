@@ -235,6 +235,9 @@ class Job(Base):
     label_rows: Mapped[list["JobLabel"]] = relationship(
         lazy="selectin", cascade="all, delete-orphan", passive_deletes=True, order_by="JobLabel.key"
     )
+    webhook: Mapped["Webhook | None"] = relationship(
+        lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
+    )
 
     __table_args__ = (
         Index(None, "created_at", "id"),

@@ -48,6 +48,10 @@ class NewWebhook:
     secret: str
     events: tuple[str, ...]
 
+    def row(self) -> Webhook:
+        """The row of a job that has it."""
+        return Webhook(url=self.url, secret=self.secret, events=list(self.events), disabled_at=None)
+
 
 @dataclass(frozen=True)
 class Try:
@@ -92,12 +96,6 @@ def secret_key(secret: str) -> bytes | None:
         return None
     fits = SECRET_BYTES[0] <= len(key) <= SECRET_BYTES[1]
     return key if secret.startswith(SECRET_PREFIX) and fits else None
-
-
-def add_webhook(session: Session, job_id: str, new: NewWebhook) -> None:
-    """Announce the job's changes of status from now on."""
-    session.add(Webhook(job_id=job_id, url=new.url, secret=new.secret, events=list(new.events)))
-    session.flush()
 
 
 def announce(session: Session, job_id: str, event_id: int) -> None:

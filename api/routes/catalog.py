@@ -7,8 +7,9 @@ from fastapi import APIRouter
 from api.explain import nearest
 from api.pagination import Cursor, PageLimit, part_of
 from api.problems import ApiError
-from api.schemas.catalog import Preset, PresetPage, PresetSummary
+from api.schemas.catalog import Preset, PresetPage, PresetSummary, ReasonPage, ReasonShown
 from api.schemas.problems import ProblemItem, answers
+from store.reasons import REASONS
 from trainer.config import AVAILABLE_TASKS, json_schema, preset, preset_names, read_config, task_problem
 
 router = APIRouter(tags=["catalog"])
@@ -60,3 +61,10 @@ def _summary(family: str, name: str) -> dict[str, Any]:
         "available": task in AVAILABLE_TASKS,
         "links": links,
     }
+
+
+@router.get("/reasons")
+def list_reasons(limit: PageLimit = 200, cursor: Cursor = None) -> ReasonPage:
+    """Why a job may have the status it has: whose fault that is, and what to do about it."""
+    rows, next_cursor = part_of(list(REASONS), str, limit, cursor)
+    return ReasonPage(items=[ReasonShown.of(row) for row in rows], next_cursor=next_cursor)

@@ -5,6 +5,7 @@ import pytest
 
 from store.database import Database
 from store.hosts import register_host
+from store.reasons import Reason
 from tests.api.parts import Job
 
 
@@ -78,3 +79,11 @@ def test_a_job_that_names_no_device_gets_a_gpu_where_there_is_one(
     assert client.post("/jobs", json=body).json()["resources"]["device"] == "gpu"
     body["config"] = config | {"device": "cpu"}
     assert client.post("/jobs", json=body).json()["resources"]["device"] == "cpu"
+
+
+def test_every_reason_is_explained(refusing_client: httpx.Client) -> None:
+    reasons = {row["reason"]: row for row in refusing_client.get("/reasons").json()["items"]}
+    assert set(reasons) == set(Reason)
+    memory = reasons["out_of_memory"]
+    assert (memory["fault"], memory["retry"], memory["retry_helps"]) == ("user", "never", False)
+    assert "per_device_train_batch_size" in memory["remedy"]

@@ -8,6 +8,7 @@ import pytest
 
 from store.database import Database
 from store.reasons import Reason
+from store.reports import Outcome, finish
 from store.settings import Settings
 from store.states import Status
 from tests.api.parts import Job, places, serving
@@ -127,6 +128,22 @@ def test_a_failed_job_can_be_retried(client: httpx.Client, job: Job) -> None:
     answer = client.post(f"{job.path}/retry")
     assert answer.status_code == 200
     assert (answer.json()["status"], answer.json()["attempt"]) == ("queued", 2)
+
+
+def test_a_failed_job_tells_whose_fault_that_is_and_what_is_known_of_it(
+    client: httpx.Client, job: Job, database: Database
+) -> None:
+    shown = client.get(job.path).json()
+    assert (shown["fault"], shown["retry_helps"], shown["evidence"]) == (None, False, None)
+    job.start()
+    outcome = Outcome(Status.failed, Reason.trainer_killed, "It was killed.", 137, "SIGKILL", ("last words",))
+    with database.transaction() as session:
+        assert finish(session, job.id, 1, "runner", outcome)
+    shown = client.get(job.path).json()
+    assert (shown["status"], shown["fault"], shown["retry_helps"]) == ("queued", "infrastructure", True)
+    assert shown["not_before"] > shown["queued_at"]
+    evidence = {"attempt": 1, "host": "pier", "exit_code": 137, "signal": "SIGKILL", "log": ["last words"]}
+    assert shown["evidence"] == shown["evidence"] | evidence
 
 
 @pytest.mark.parametrize(
