@@ -235,6 +235,7 @@ class Job(Base):
     label_rows: Mapped[list["JobLabel"]] = relationship(
         lazy="selectin", cascade="all, delete-orphan", passive_deletes=True, order_by="JobLabel.key"
     )
+
     webhook: Mapped["Webhook | None"] = relationship(
         lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
     )
@@ -433,11 +434,6 @@ class Checkpoint(Base):
     created_at: Mapped[float]
 
 
-class Host(Base):
-    """A machine with devices. It gets jobs while it accepts them and its heartbeat is fresh."""
-
-    __tablename__ = "hosts"
-
 class Tombstone(Base):
     """Artifacts whose owner was forgotten and that are still to be removed."""
 
@@ -446,6 +442,11 @@ class Tombstone(Base):
     key: Mapped[str] = mapped_column(Text, primary_key=True)
     created_at: Mapped[float]
 
+
+class Host(Base):
+    """A machine with devices. It gets jobs while it accepts them and its heartbeat is fresh."""
+
+    __tablename__ = "hosts"
 
     name: Mapped[str] = mapped_column(Name, primary_key=True)
     device: Mapped[str] = mapped_column(Word)
