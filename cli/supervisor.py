@@ -11,9 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cli.rotation import rotate
+
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 15.0
 STEADY_S = 20.0  # a child that lived this long starts again with the first pause
+
+ROTATE_EVERY_S = 5.0
 
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -43,6 +47,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = 0.0
         self._start_again_at: float | None = None
+        self._rotate_at = 0.0
 
     @property
     def pid(self) -> int | None:
@@ -66,6 +71,9 @@ class Child:
     def tend(self) -> str | None:
         """Notice a death, start the process again when its pause is over; returns what to tell the user."""
         now = time.monotonic()
+        if now >= self._rotate_at:
+            self._rotate_at = now + ROTATE_EVERY_S
+            rotate(self.spec.log)
         if self._process and (code := self._process.poll()) is not None:
             if now - self._started_at >= STEADY_S:
                 self.deaths_in_a_row = 0
