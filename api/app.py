@@ -26,9 +26,11 @@ from api.routes import (
     keys,
     logs,
     metrics,
+    pipelines,
     projects,
     prometheus,
     results,
+    secrets,
     webhooks,
 )
 from api.service import Service
@@ -66,7 +68,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         catalog,
         hosts,
         keys,
+        pipelines,
         projects,
+        secrets,
         webhooks,
         health,
         prometheus,
@@ -74,14 +78,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(noun.router)
     app.openapi = partial(openapi.describe, app)
     handlers.install(app)
+    app.state.stream_limit = StreamLimit(settings.max_streams_per_client)
+    app.add_middleware(RateLimit, settings=settings)
     app.add_middleware(Authentication, keyring=keyring, required=settings.api_keys_required)
     app.add_middleware(handlers.Failures)
     app.add_middleware(Guard, allowed_hosts=settings.allowed_hosts)
     telemetry = app.state.telemetry = Telemetry(service)
     app.add_middleware(Observed, metrics=telemetry.http, log_requests=settings.log_format == "json")
     return app
-    app.state.stream_limit = StreamLimit(settings.max_streams_per_client)
-    app.add_middleware(RateLimit, settings=settings)
 
 
 @asynccontextmanager

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from api.confidential import encrypted, leaks
 from api.estimate import with_estimate
 from api.principal import Principal
 from api.problems import ApiError, invalid
@@ -38,6 +39,9 @@ def checked(
     hosts = _offers(service)
     networks = service.settings.webhook_allowed_networks
     submission = check(body, service.roots, lambda: hosts, sources, networks)
+    if shown := leaks(service, principal.project, body):
+        raise invalid(shown)
+    submission = replace(submission, secrets=encrypted(service, submission.request.secrets))
     return with_estimate(submission, hosts, count=count)
 
 
@@ -112,6 +116,7 @@ def new_job(principal: Principal, submission: Submission, webhook: Prepared | No
         max_retries=request.max_retries,
         timeout_s=request.timeout_s,
         labels=request.labels,
+        secrets=submission.secrets,
         warnings=tuple(warning.as_dict() for warning in submission.warnings),
         webhook=webhook.new if webhook else None,
         inputs=submission.inputs,

@@ -12,7 +12,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.explain import explain
-from api.problems import ApiError, ProblemResponse, invalid
+from api.problems import ApiError, ProblemResponse, invalid, sentence
 from store.errors import ArtifactError, QuotaExceeded
 
 logger = logging.getLogger(__name__)
@@ -36,8 +36,9 @@ async def _api_problem(_: Request, error: Exception) -> Response:
 
 
 async def _quota_problem(_: Request, error: Exception) -> Response:
-    detail = f"{str(error).capitalize()}."
-    return ProblemResponse(ApiError("quota-exceeded", detail, headers={"Retry-After": QUOTA_RETRY_S}))
+    return ProblemResponse(
+        ApiError("quota-exceeded", sentence(error), headers={"Retry-After": QUOTA_RETRY_S})
+    )
 
 
 async def _bad_parameters(_: Request, error: Exception) -> Response:

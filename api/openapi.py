@@ -11,8 +11,10 @@ from api.authentication import is_open
 from api.principal import READING, SCOPE_MARK
 from api.schemas.jobs import JobRequest
 from api.schemas.keys import KeyRequest
+from api.schemas.pipelines import PipelineRequest
 from api.schemas.problems import Problem, answers
 from api.schemas.projects import LimitsRequest, ProjectRequest
+from api.schemas.secrets import SecretRequest
 
 REF = "#/components/schemas/{model}"
 ALWAYS = (401, 403, 421, 422, 429, 500, 503)
@@ -29,7 +31,9 @@ def describe(app: FastAPI) -> dict[str, Any]:
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        schemas |= _schemas(Problem, JobRequest, KeyRequest, ProjectRequest, LimitsRequest)
+        schemas |= _schemas(
+            Problem, JobRequest, PipelineRequest, KeyRequest, SecretRequest, ProjectRequest, LimitsRequest
+        )
         document["components"]["securitySchemes"] = {KEY_SCHEME: {"type": "http", "scheme": "bearer"}}
         for path, operations in document["paths"].items():
             for method, operation in operations.items():

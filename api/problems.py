@@ -29,6 +29,7 @@ TITLES: dict[str, tuple[int, str]] = {
     "not-acceptable": (406, "None of the accepted media types is on offer"),
     "timeout": (408, "The body did not arrive in time"),
     "conflict": (409, "The state of things does not allow this"),
+    "no-secret-key": (409, "The server cannot keep or read secrets"),
     "exists": (409, "There is one of that name already"),
     "idempotency-conflict": (409, "The Idempotency-Key was used with another body"),
     "body-too-large": (413, "The body is too large"),
@@ -37,8 +38,8 @@ TITLES: dict[str, tuple[int, str]] = {
     "misdirected": (421, "This server does not answer for that host name"),
     "invalid": (422, "The request has problems"),
     "quota-exceeded": (429, "The project may have no more of this"),
-    "internal": (500, "The service failed"),
     "too-many-requests": (429, "This client asks too much at a time"),
+    "internal": (500, "The service failed"),
     "unavailable": (503, "A part of the service is away"),
     "storage-full": (507, "There is no room left"),
 }
@@ -152,6 +153,12 @@ def _name(part: str) -> str:
 
 def _encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def sentence(error: Exception) -> str:
+    """What the store says, as a sentence of its own."""
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def not_found(what: str, name: str, listed_at: str) -> ApiError:

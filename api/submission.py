@@ -1,11 +1,12 @@
 """From the body of POST /jobs to a job that can run, or to everything that is wrong with it, said once."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from api.confidential import secrets_problems
 from api.explain import explain
 from api.problems import MOST_PROBLEMS, invalid
 from api.references import Resolved, inputs_in, resolve
@@ -32,6 +33,7 @@ class Submission:
         local: the same with the folders of this machine in place of references, where there are any.
         inputs: what it refers to.
         estimate: what it will take, where that was asked for.
+        secrets: what it brings along, encrypted, by name.
     """
 
     request: JobRequest
@@ -43,6 +45,7 @@ class Submission:
     statistics: dict[str, Any]
     warnings: tuple[Problem, ...]
     estimate: Estimate | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
 
 def check(
@@ -108,8 +111,9 @@ def _arguments_beside_config(body: Mapping[str, Any]) -> Problem | None:
 
 def _read_request(body: Mapping[str, Any]) -> tuple[JobRequest | None, list[Problem]]:
     """The body's own fields; `config` is looked into elsewhere."""
-    problems = []
+    problems = secrets_problems(body.get("secrets"))
     unset = {name for name in JobRequest.model_fields if body.get(name) is None}
+    unset |= {"secrets"} if problems else set()
     try:
         request = JobRequest.model_validate({name: body[name] for name in body if name not in unset})
     except ValidationError as error:

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from api.forms import read_form
 from api.problems import ApiError as Refusal
+from api.problems import sentence
 from api.schemas.keys import Key, KeyRequest, NewKey
 from api.schemas.projects import LimitsRequest, Project, ProjectRequest
 from cli.client import Client
@@ -130,7 +131,7 @@ class InDatabase:
         except Refusal as refusal:
             raise ApiError(refusal.status, refusal.document()) from refusal
         except StoreError as error:
-            raise CliError(f"{str(error).capitalize()}.") from error
+            raise CliError(sentence(error)) from error
         except SQLAlchemyError as error:
             reason = getattr(error, "orig", None) or error
             raise CliError(f"The database does not do this: {reason}") from error

@@ -6,7 +6,7 @@ from typing import Any
 
 import uuid_utils
 from sqlalchemy import ColumnElement, delete, exists, select, tuple_, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer, lazyload
 
 from store.clock import database_now
 from store.errors import Conflict, NotFound
@@ -23,12 +23,14 @@ from store.inputs import (
 from store.pages import Page, decode_cursor, encode_cursor
 from store.quotas import require_room
 from store.reasons import Reason
+from store.secrets import add_job_secrets
 from store.states import TERMINAL, Status, lock_job, transition
-from store.tables import AttemptNode, Checkpoint, Job, JobEvent, JobInput, JobLabel, Metric
+from store.tables import AttemptNode, Checkpoint, Job, JobEvent, JobInput, JobLabel, Metric, Pipeline
 from store.webhooks import NewWebhook, announce
 
 MAX_PAGE = 1000
 SHOWN_USERS = 10
+LONG = (Job.config_given, Job.config_resolved, Job.warnings, Job.estimate, Job.evidence)
 RETRYABLE = (Status.failed, Status.cancelled)
 UNFINISHED = tuple(status for status in Status if status not in TERMINAL)
 DEFAULT_PROJECT = "default"
@@ -37,7 +39,10 @@ DEFAULT_PROJECT = "default"
 
 @dataclass(frozen=True)
 class NewJob:
-    """What a client asks for, already validated: `config_given` as it came, `config_resolved` in full."""
+    """What a client asks for, already validated: `config_given` as it came, `config_resolved` in full.
+
+    `secrets` are encrypted.
+    """
 
     task: str
     config_given: Mapping[str, Any]
@@ -53,6 +58,7 @@ class NewJob:
     timeout_s: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[Mapping[str, Any], ...] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict)
     webhook: NewWebhook | None = None
     inputs: tuple[Input, ...] = ()
     pipeline_id: str | None = None
@@ -101,6 +107,7 @@ def create_job(session: Session, new: NewJob, *, job_id: str | None = None) -> J
     session.flush()
     if new.inputs:
         add_inputs(session, job.id, job.project, new.inputs)
+    add_job_secrets(session, job.id, job.project, new.secrets)
     event = JobEvent(
         project=job.project,
         job_id=job.id,
@@ -151,14 +158,20 @@ def list_jobs(
     name: str | None = None,
     labels: Mapping[str, str] | None = None,
     cursor: str | None = None,
+    light: bool = False,
 ) -> Page[Job]:
     """Jobs that match all filters, newest first; without `project` those of all projects.
+
+    Args:
+        light: leave their configs and other long members unread.
 
     Raises: InvalidCursor; ValueError for a limit outside 1..1000.
     """
     if not 1 <= limit <= MAX_PAGE:
         raise ValueError(f"limit: got {limit}, expected 1 to {MAX_PAGE}")
     query = select(Job).order_by(Job.created_at.desc(), Job.id.desc()).limit(limit + 1)
+    if light:
+        query = query.options(*(defer(column, raiseload=True) for column in LONG), lazyload(Job.webhook))
     columns = (
         (Job.project, project),
         (Job.status, status),
@@ -315,7 +328,15 @@ def delete_job(session: Session, job_id: str) -> None:
     if users := dependents(session, job_id, *UNFINISHED):
         shown = ", ".join(users[:SHOWN_USERS]) + (", …" if len(users) > SHOWN_USERS else "")
         raise Conflict(f"job {job_id} is used by jobs that are not finished: {shown}; cancel them first")
+    pipeline_id = existing_job(session, job_id).pipeline_id
     session.execute(delete(Job).where(Job.id == job_id))
+    if pipeline_id is not None:
+        _forget_empty_pipeline(session, pipeline_id)
+
+
+def _forget_empty_pipeline(session: Session, pipeline_id: str) -> None:
+    left = exists().where(Job.pipeline_id == pipeline_id)
+    session.execute(delete(Pipeline).where(Pipeline.id == pipeline_id, ~left))
 
 
 def update_progress(session: Session, job_id: str, attempt: int, **progress: Any) -> bool:

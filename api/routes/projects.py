@@ -10,7 +10,7 @@ from api.forms import json_object, read_form
 from api.openapi import json_body
 from api.pagination import Cursor, PageLimit, part_of
 from api.principal import ADMIN_ONLY, PrincipalDep
-from api.problems import ApiError, not_found
+from api.problems import ApiError, not_found, sentence
 from api.schemas.problems import answers
 from api.schemas.projects import LimitsRequest, Project, ProjectPage, ProjectRequest
 from api.service import ServiceDep
@@ -35,7 +35,7 @@ def create(service: ServiceDep, principal: PrincipalDep, body: Body) -> Project:
         try:
             return Project.of(create_project(session, request.name, request.given(), actor=principal.actor))
         except Conflict as error:
-            raise ApiError("exists", f"{str(error).capitalize()}.") from error
+            raise ApiError("exists", sentence(error)) from error
 
 
 @router.get("/projects")

@@ -10,7 +10,9 @@ from api.schemas.estimates import Estimate
 from api.schemas.problems import ProblemItem
 from api.schemas.webhooks import JobWebhook, WebhookRequest
 from store import tables
+from store.queue import MOST_COUNTED, Place
 from store.reasons import REASONS, Fault, Reason
+from store.secrets import MOST_SECRETS
 from store.states import Status
 from trainer.config import TASKS
 
@@ -19,6 +21,7 @@ MOST_NODES = 1024
 MOST_DEVICES = 64
 """On one node."""
 MOST_TOKENS = 4096
+NOT_SEEN = "The scheduler has not looked at it yet."
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 JobName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PRINTABLE)]
 LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
@@ -64,6 +67,12 @@ class JobRequest(BaseModel):
     )
     labels: dict[LabelKey, LabelValue] = Field(
         default_factory=dict, max_length=MOST_LABELS, description="For filters"
+    )
+    secrets: dict[str, str] = Field(
+        default_factory=dict,
+        repr=False,
+        max_length=MOST_SECRETS,
+        description="Values for the trainer's environment by name, such as HF_TOKEN; never shown again",
     )
     webhook: WebhookRequest | None = Field(None, description="Where to announce its changes of status")
     force: bool = Field(
@@ -117,8 +126,25 @@ class Evidence(BaseModel):
     reason: str | None = Field(None, description="Reason of the job that was needed")
 
 
-class Job(BaseModel):
-    """A job. `status` says where it stands, `reason` and `message` why."""
+class QueuePlace(BaseModel):
+    """Where a queued job stands among those that wait for devices of the same kind."""
+
+    position: int | None = Field(
+        description=f"Counts from 1; null while it waits for other jobs, and behind the first {MOST_COUNTED}"
+    )
+    ahead: int | None = Field(
+        description=f"Jobs that are before it; {MOST_COUNTED} means as many or more; null while it waits for "
+        "other jobs"
+    )
+    why: str = Field(description="What it waits for")
+
+    @classmethod
+    def of(cls, row: tables.Job, place: Place) -> "QueuePlace":
+        return cls(position=place.position, ahead=place.ahead, why=place.waits_for or row.message or NOT_SEEN)
+
+
+class JobSummary(BaseModel):
+    """A job without its config. `status` says where it stands, `reason` and `message` why."""
 
     id: str
     project: str
@@ -132,8 +158,10 @@ class Job(BaseModel):
         description="Who can do something about the reason; null where nothing is wrong"
     )
     retry_helps: bool = Field(description="Whether the same job may succeed when it is tried again as it is")
-    evidence: Evidence | None
+    queue: QueuePlace | None = Field(description="Null unless the job is queued")
     not_before: Time | None = Field(description="A queued job rests until then")
+    pipeline_id: str | None
+    pipeline_step: str | None = Field(description="Its name in the pipeline")
     attempt: int = Field(description="Counts from 1; a retry or a lost host raises it")
     priority: int
     max_retries: int
@@ -142,10 +170,6 @@ class Job(BaseModel):
     resources: Resources
     placement: list[Placement] | None
     progress: Progress
-    config: dict[str, Any] = Field(description="As given, without secrets")
-    resolved_config: dict[str, Any] = Field(description="As run: every argument, absolute paths")
-    warnings: list[ProblemItem]
-    webhook: JobWebhook | None
     created_at: Time
     updated_at: Time
     queued_at: Time
@@ -154,51 +178,85 @@ class Job(BaseModel):
     links: Links
 
     @classmethod
-    def of(cls, row: tables.Job, webhook_secret: str | None = None) -> "Job":
-        """The job as a client sees it; `webhook_secret`: what was made for it just now."""
-        reason = Reason(row.reason)
+    def of(cls, row: tables.Job, place: Place | None) -> "JobSummary":
+        """The job as a client sees it; `place`: where it stands in the queue."""
+        return cls(**_members(row, place))
+
+
+class Job(JobSummary):
+    """A job. `status` says where it stands, `reason` and `message` why."""
+
+    evidence: Evidence | None
+    config: dict[str, Any] = Field(description="As given, without secrets")
+    resolved_config: dict[str, Any] = Field(description="As run: every argument, absolute paths")
+    warnings: list[ProblemItem]
+    webhook: JobWebhook | None
+
+    @classmethod
+    def of(cls, row: tables.Job, place: Place | None, webhook_secret: str | None = None) -> "Job":
+        """The job as a client sees it.
+
+        Args:
+            place: where it stands in the queue.
+            webhook_secret: what was made for it just now.
+        """
         return cls(
-            id=row.id,
-            project=row.project,
-            submitted_by=row.submitted_by,
-            name=row.name,
-            task=row.task,
-            status=Status(row.status),
-            reason=reason,
-            message=row.message,
-            fault=REASONS[reason].fault,
-            retry_helps=REASONS[reason].retry_helps,
+            **_members(row, place),
             evidence=None if row.evidence is None else Evidence.model_validate(row.evidence),
-            not_before=rfc3339_or_none(row.not_before if row.status == Status.queued else None),
-            attempt=row.attempt,
-            priority=row.priority,
-            max_retries=row.max_retries,
-            timeout_s=row.timeout_s,
-            labels=row.labels,
-            resources=Resources(nodes=row.nodes, devices_per_node=row.devices_per_node, device=row.device),
-            placement=None if row.placement is None else [Placement(**node) for node in row.placement],
-            progress=Progress.of(row),
             config=row.config_given,
             resolved_config=row.config_resolved,
             warnings=[ProblemItem(**warning) for warning in row.warnings],
             webhook=None if row.webhook is None else JobWebhook.of(row.webhook, webhook_secret),
-            created_at=rfc3339(row.created_at),
-            updated_at=rfc3339(row.updated_at),
-            queued_at=rfc3339(row.queued_at),
-            started_at=rfc3339_or_none(row.started_at),
-            finished_at=rfc3339_or_none(row.finished_at),
-            links=_links(row.id),
         )
+
+
+def _members(row: tables.Job, place: Place | None) -> dict[str, Any]:
+    """What every form of a job shows."""
+    reason = Reason(row.reason)
+    return {
+        "id": row.id,
+        "project": row.project,
+        "submitted_by": row.submitted_by,
+        "name": row.name,
+        "task": row.task,
+        "status": Status(row.status),
+        "reason": reason,
+        "message": (place.waits_for if place else "") or row.message,
+        "fault": REASONS[reason].fault,
+        "retry_helps": REASONS[reason].retry_helps,
+        "queue": None if place is None else QueuePlace.of(row, place),
+        "not_before": rfc3339_or_none(row.not_before if row.status == Status.queued else None),
+        "pipeline_id": row.pipeline_id,
+        "pipeline_step": row.pipeline_step,
+        "attempt": row.attempt,
+        "priority": row.priority,
+        "max_retries": row.max_retries,
+        "timeout_s": row.timeout_s,
+        "labels": row.labels,
+        "resources": Resources(nodes=row.nodes, devices_per_node=row.devices_per_node, device=row.device),
+        "placement": None if row.placement is None else [Placement(**node) for node in row.placement],
+        "progress": Progress.of(row),
+        "created_at": rfc3339(row.created_at),
+        "updated_at": rfc3339(row.updated_at),
+        "queued_at": rfc3339(row.queued_at),
+        "started_at": rfc3339_or_none(row.started_at),
+        "finished_at": rfc3339_or_none(row.finished_at),
+        "links": _links(row.id),
+    }
 
 
 def _links(job_id: str) -> dict[str, str]:
     own = f"/jobs/{job_id}"
-    below = ("events", "logs", "metrics", "checkpoints", "result", "webhook", "cancel", "retry")
+    below = ("events", "logs", "metrics", "checkpoints", "result", "webhook", "cancel", "retry", "clone")
     return {"self": own} | {name: f"{own}/{name}" for name in below}
 
 
 class JobPage(Page[Job]):
     """Jobs, newest first."""
+
+
+class JobSummaryPage(Page[JobSummary]):
+    """Jobs without their configs, newest first."""
 
 
 class PreviewToken(BaseModel):
