@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from cli.commands.estimate import estimate
 from cli.commands.generate import generate
 from cli.commands.preview import preview
 from cli.commands.tasks import evaluate, export, merge
@@ -15,6 +16,7 @@ LOCAL_PANEL = "Without a service"
 def add_to(app: typer.Typer) -> None:
     app.command(rich_help_panel=LOCAL_PANEL)(train)
     app.command(rich_help_panel=LOCAL_PANEL)(preview)
+    app.command(rich_help_panel=LOCAL_PANEL)(estimate)
     app.command(rich_help_panel=LOCAL_PANEL)(generate)
     app.command(rich_help_panel=LOCAL_PANEL)(merge)
     app.command(rich_help_panel=LOCAL_PANEL)(export)
