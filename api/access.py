@@ -13,6 +13,7 @@ from store import tables
 from store.checkpoints import RESULT, get_checkpoint
 from store.datasets import find_dataset
 from store.jobs import get_job
+from store.pipelines import PipelineState, get_pipeline
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
@@ -63,6 +64,14 @@ def require_job(session: Session, job_id: str) -> tables.Job:
     if job is None:
         raise not_found("job", job_id, "/jobs")
     return job
+
+
+def require_pipeline(session: Session, pipeline_id: str) -> PipelineState:
+    """The pipeline of this id. Raises ApiError (404)."""
+    state = get_pipeline(session, pipeline_id) if _ID.fullmatch(pipeline_id) else None
+    if state is None:
+        raise not_found("pipeline", pipeline_id, "/pipelines")
+    return state
 
 
 def require_dataset(session: Session, dataset_id: str) -> tables.Dataset:

@@ -23,12 +23,21 @@ def create_or_replay(session: Session, key: str, body: bytes, new: NewJob) -> tu
 
     Raises: IdempotencyConflict when the key came with another body.
     """
-    body_hash = hashlib.sha256(body).hexdigest()
     job_id = new_job_id()
-    if _take_key(session, new.project, key, body_hash, job_id):
-        return create_job(session, new, job_id=job_id), True
-    known = session.execute(_known(new.project, key)).scalar_one()
-    return _replayed(session, known, body_hash), False
+    known = take_or_find(session, new.project, key, body, job_id)
+    return (create_job(session, new, job_id=job_id), True) if known is None else (known, False)
+
+
+def take_or_find(session: Session, project: str, key: str, body: bytes, job_id: str) -> Job | None:
+    """Take the key for a job that is created next in this transaction; the key's job if it has one.
+
+    Raises: IdempotencyConflict when the key came with another body.
+    """
+    body_hash = hashlib.sha256(body).hexdigest()
+    if _take_key(session, project, key, body_hash, job_id):
+        return None
+    known = session.execute(_known(project, key)).scalar_one()
+    return _replayed(session, known, body_hash)
 
 
 def find_replay(session: Session, project: str, key: str, body: bytes) -> Job | None:

@@ -1,9 +1,10 @@
 """Jobs: create, check, list, show, stop, repeat, forget."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from api.access import require_job
 from api.body import read_json_object
@@ -16,10 +17,21 @@ from api.preview import MOST_EXAMPLES
 from api.preview import preview as read_preview
 from api.principal import PrincipalDep
 from api.schemas.estimates import Estimate
-from api.schemas.jobs import PRINTABLE, Job, JobPage, JobRequest, Preview, Validation
+from api.schemas.jobs import (
+    PRINTABLE,
+    Job,
+    JobPage,
+    JobRequest,
+    JobSummary,
+    JobSummaryPage,
+    Preview,
+    Validation,
+)
 from api.schemas.problems import ProblemItem, answers
 from api.service import ServiceDep
+from api.shown import show_now, shown
 from store.jobs import list_jobs
+from store.queue import places
 from store.states import Status
 
 router = APIRouter(tags=["jobs"])
@@ -63,7 +75,7 @@ async def submit(
     made = await service.check(partial(create_job, service, principal, body, idempotency_key))
     response.status_code = 201 if made.created else 200
     response.headers["Location"] = f"/jobs/{made.job.id}"
-    return Job.of(made.job, made.webhook_secret)
+    return await run_in_threadpool(show_now, service, made.job, made.webhook_secret)
 
 
 @router.post("/jobs/validate", responses=answers(400, 408, 413, 415), openapi_extra=json_body(JobRequest))
@@ -104,7 +116,10 @@ def list_all(
     name: FilterText = None,
     limit: PageLimit = 50,
     cursor: Cursor = None,
-) -> JobPage:
+    view: Annotated[
+        Literal["full", "summary"], Query(description="summary: without the configs, a tenth of the size")
+    ] = "full",
+) -> JobPage | JobSummaryPage:
     """Jobs that match all filters, newest first."""
     with service.database.reading() as session, valid_cursor():
         page = list_jobs(
@@ -116,27 +131,33 @@ def list_all(
             labels=labels,
             limit=limit,
             cursor=cursor,
+            light=view == "summary",
         )
-        return JobPage(items=[Job.of(row) for row in page.items], next_cursor=page.next_cursor)
+        place = places(session, page.items)
+        if view == "summary":
+            summaries = [JobSummary.of(row, place.get(row.id)) for row in page.items]
+            return JobSummaryPage(items=summaries, next_cursor=page.next_cursor)
+        items = [Job.of(row, place.get(row.id)) for row in page.items]
+        return JobPage(items=items, next_cursor=page.next_cursor)
 
 
 @router.get("/jobs/{job_id}", responses=answers(404))
 def show(service: ServiceDep, job_id: str) -> Job:
     """One job as it is now."""
     with service.database.reading() as session:
-        return Job.of(require_job(session, job_id))
+        return shown(session, require_job(session, job_id))
 
 
 @router.post("/jobs/{job_id}/cancel", responses=answers(404, 409))
 def cancel(service: ServiceDep, principal: PrincipalDep, job_id: str) -> Job:
     """Stop a job: at once while it waits, else it saves a checkpoint first (`stopping`). Safe to repeat."""
-    return Job.of(cancel_job(service, principal, job_id))
+    return show_now(service, cancel_job(service, principal, job_id))
 
 
 @router.post("/jobs/{job_id}/retry", responses=answers(404, 409, 429))
 def retry(service: ServiceDep, principal: PrincipalDep, job_id: str) -> Job:
     """Queue a failed or cancelled job again; it goes on from its last checkpoint."""
-    return Job.of(retry_job(service, principal, job_id))
+    return show_now(service, retry_job(service, principal, job_id))
 
 
 @router.delete("/jobs/{job_id}", status_code=204, responses=answers(404, 409))

@@ -49,7 +49,9 @@ def test_a_trainer_may_read_what_its_host_allows(settings: Settings, tmp_path: P
     models = tmp_path / "models"
     some = settings.model_copy(update={"model_roots": (models,), "allow_hub": True})
     spec = prepare(some, claimed(output_dir="./out"), "host-a/owner", 0.0)
-    assert Roots.from_text(spec.env["REGATTA_ROOTS"]) == Roots((models,), (Path("/"),), hub=True)
+    inputs = settings.work_dir / "a-job" / "inputs"
+    allowed = Roots((models, inputs), (Path("/"), inputs), hub=True)
+    assert Roots.from_text(spec.env["REGATTA_ROOTS"]) == allowed
     assert "REGATTA_ROOTS" not in prepare(settings, claimed(output_dir="./out"), "host-a/owner", 0.0).env
 
 
