@@ -252,6 +252,7 @@ class Job(Base):
             priority.desc(),
             "created_at",
             "id",
+            "device",
             sqlite_where=text("status = 'queued'"),
             postgresql_where=text("status = 'queued'"),
         ),
