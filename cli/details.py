@@ -31,6 +31,8 @@ def job_details(
     parts: list[RenderableType] = [fields_table(_fields(job))]
     if job.get("warnings"):
         parts += [Text("\nWarnings", style="yellow"), problem_table(job["warnings"])]
+    if last_lines := (job.get("evidence") or {}).get("log"):
+        parts += [Text("\nLast lines", style="bold"), Text("\n".join(last_lines))]
     if checkpoints:
         parts += [Text("\nCheckpoints", style="bold"), checkpoint_table(checkpoints)]
     if result:
@@ -76,6 +78,16 @@ def places(placement: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(f"{node['host']} {','.join(map(str, node['devices']))}" for node in placement)
 
 
+def _ending(evidence: Mapping[str, Any]) -> str:
+    """How the attempt ended that the evidence is of: `exit code 137 (SIGKILL) on pier, attempt 2`."""
+    if evidence.get("attempt") is None:
+        return ""
+    code, signal = evidence.get("exit_code"), evidence.get("signal")
+    ended = "" if code is None else f"exit code {code} "
+    by = f"({signal}) " if signal else ""
+    return f"{ended}{by}on {evidence.get('host')}, attempt {evidence['attempt']}"
+
+
 def _fields(job: Mapping[str, Any]) -> list[tuple[str, object]]:
     progress = job.get("progress") or {}
     status = Text(described(job), style=STATUS_STYLES.get(job["status"], ""))
@@ -88,6 +100,9 @@ def _fields(job: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("Status", status),
         ("Reason", job.get("reason")),
         ("Message", job.get("message")),
+        ("Fault", job.get("fault")),
+        ("Ended", _ending(job.get("evidence") or {})),
+        ("Rests until", moment(job.get("not_before"))),
         ("Step", steps(progress)),
         ("Progress", numbers(progress)),
         ("Created", moment(job.get("created_at"))),

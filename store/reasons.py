@@ -99,8 +99,8 @@ REASONS: Mapping[Reason, Explanation] = {
     Reason.out_of_memory: Explanation(
         "A device or the host had no memory left for the job.",
         Fault.user,
-        remedy="Use a smaller per_device_train_batch_size or max_length, recompute, more devices per copy of "
-        "the model, or a device with more memory; submit a new job.",
+        remedy="Use a smaller per_device_train_batch_size or max_length, switch recompute on, take more "
+        "devices per copy of the model or a device with more memory; submit a new job.",
     ),
     Reason.nan_loss: Explanation(
         "The loss or the gradients were not finite in many steps in a row.",

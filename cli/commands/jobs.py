@@ -31,6 +31,9 @@ def submit(
     devices: Annotated[
         int | None, typer.Option(min=1, help="How many to train on; by default what the config needs.")
     ] = None,
+    webhook: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where the server announces each change of status.")
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only validate: nothing is stored.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show the progress until the end.")] = False,
     as_json: AsJson = False,
@@ -47,6 +50,7 @@ def submit(
         "max_retries": max_retries,
         "timeout_s": timeout_s,
         "resources": given(devices_per_node=devices),
+        "webhook": given(url=webhook),
     }
     submission = read_submission(file, task, overrides or [], extras)
     notes = console(stderr=True)
@@ -58,6 +62,8 @@ def submit(
             return
         job = _create(client, submission.body)
         _print_warnings(job.get("warnings") or [])
+        if secret := (job.get("webhook") or {}).get("secret"):
+            notes.print(f"The webhook's secret, shown this once: {secret}", markup=False, soft_wrap=True)
         if not follow:
             print_json(job) if as_json else print(job["id"])
             return

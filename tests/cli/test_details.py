@@ -57,3 +57,17 @@ def test_devices_are_counted_by_host(nodes: int, each: int, kind: str, words: st
 def test_every_host_is_named_with_its_devices() -> None:
     nodes = [{"host": "pier", "devices": [0, 1]}, {"host": "quay", "devices": [2, 3]}]
     assert places(nodes) == "pier 0,1; quay 2,3"
+
+
+def test_a_failure_is_shown_with_whose_fault_it_is_and_its_last_lines() -> None:
+    evidence = {
+        "attempt": 2,
+        "host": "pier",
+        "exit_code": 137,
+        "signal": "SIGKILL",
+        "log": ["step 3", "[end]"],
+    }
+    fields = rendered(JOB | {"status": "failed", "fault": "infrastructure", "evidence": evidence})
+    assert fields["Fault"] == "infrastructure"
+    assert fields["Ended"] == "exit code 137 (SIGKILL) on pier, attempt 2"
+    assert {"step 3", "[end]"} <= set(fields)
