@@ -15,6 +15,8 @@ The peak must not be above the counted work of one decoder layer, which is
 * weights: the 8-bit results of the whole layer, and of its largest linear layer a copy with outputs as rows
   and, in GPTQ, another one in float64.
 
+The peak must not grow with the layers, and the time no more than they do.
+
     python benchmarks/quantize_memory.py [--hidden 256] [--inner 1024]
 """
 
@@ -52,8 +54,8 @@ VOCABULARY, HEAD_DIM = 1_000, 64
 BATCHES, TOKENS = 4, 512
 #: Of the largest and the smallest time of a layer, by the number of layers.
 TIME_LIMIT = 1.5
-#: Of the same of peaks.
-PEAK_LIMIT = 1.1
+#: Of the peak with the most layers and that with the fewest. The same case differs by a tenth between runs.
+PEAK_LIMIT = 1.2
 
 
 def config_of(layers: int, hidden: int, inner: int) -> GemmaConfig:
@@ -150,14 +152,15 @@ def main() -> int:
             times.append(found["seconds"] / layers)
             sizes_of = f"{found['bytes'] / 1e6:>7.0f} MB{limit / 1e6:>7.0f} MB{found['bytes'] / limit:>8.2f}"
             print(f"{name:<16}{layers:>8}{sizes_of}{found['seconds']:>7.1f} s{times[-1]:>10.2f} s")
-        spread, drift = max(peaks) / min(peaks), max(times) / min(times)
+        growth, drift = peaks[-1] / peaks[0], max(times) / min(times)
         parts = ", ".join(f"{part} {size / 1e6:.0f} MB" for part, size in counted(method, *sizes).items())
         print(f"{name}: counted for one layer {parts}")
         print(
-            f"{name}: largest peak {max(peaks) / limit:.2f} of it, limit 1; {spread:.2f} of the smallest one,"
-            f" limit {PEAK_LIMIT}; longest time of a layer {drift:.2f} of the shortest, limit {TIME_LIMIT}"
+            f"{name}: largest peak {max(peaks) / limit:.2f} of that, limit 1; with {LAYERS[-1]} layers"
+            f" {growth:.2f} of that with {LAYERS[0]}, limit {PEAK_LIMIT}; longest time of a layer {drift:.2f}"
+            f" of the shortest, limit {TIME_LIMIT}"
         )
-        kept = kept and max(peaks) <= limit and spread <= PEAK_LIMIT and drift <= TIME_LIMIT
+        kept = kept and max(peaks) <= limit and growth <= PEAK_LIMIT and drift <= TIME_LIMIT
     return 0 if kept else 1
 
 

@@ -48,13 +48,14 @@ class Hessian:
         self._mean = paddle.zeros([inputs, inputs], "float64")
 
     @paddle.no_grad()
-    def add(self, x: Tensor) -> None:
-        """Take in inputs `[tokens, in]`."""
+    def add(self, x: Tensor, tick: Tick = no_tick) -> None:
+        """Take in inputs `[tokens, in]`; `tick` is called all the time."""
         wide = x.astype("float64")
         before, self.tokens = self.tokens, self.tokens + x.shape[0]
         self._mean.scale_(before / self.tokens)
         inputs = x.shape[1]
         for start, stop in row_blocks(inputs):
+            tick()
             products = paddle.matmul(wide[:, start:stop], wide, transpose_x=True).scale_(2.0 / self.tokens)
             self._mean[start:stop] = products.add_(self._mean[start:stop])
 

@@ -157,7 +157,7 @@ def _gptq_layer(
     hessians = {group.path: Hessian(group.linears[0].layer.weight.shape[0]) for group in groups}
     weights = {}
     with steps.of_layer(1 + sum(len(wanted(group.linears, settings.skip)) for group in groups)):
-        block.inputs(lambda path, x, _: hessians[path].add(x), list(hessians))
+        block.inputs(lambda path, x, _: hessians[path].add(x, steps), list(hessians))
         steps.step()
         for group in groups:
             hessian = hessians.pop(group.path).matrix()
