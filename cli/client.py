@@ -4,9 +4,9 @@ import contextlib
 import ipaddress
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -16,6 +16,8 @@ from cli.errors import INVALID, ApiError, CliError, ServerAway
 DEFAULT_URL = "http://127.0.0.1:8000"
 PAGE_SIZE = 200
 RETRY_PAUSE_S = 0.5
+SEND_TIMEOUT_S = 600.0
+"""Longest silence while files are sent, checked and stored."""
 
 
 def server_url() -> str:
@@ -56,6 +58,16 @@ class Client:
 
     def post(self, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any:
         return self._json("POST", path, json=body, headers=headers)
+
+    def send_files(
+        self,
+        path: str,
+        files: Sequence[tuple[str, tuple[str, IO[bytes], str]]],
+        params: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """POST a form of files, each (field, (name, content, media type)) and read while it is sent."""
+        timeout = httpx.Timeout(SEND_TIMEOUT_S, connect=self._http.timeout.connect)
+        return self._json("POST", path, params=_given(params), files=files, timeout=timeout)
 
     def put(self, path: str, body: object = None) -> Any:
         return self._json("PUT", path, json=body)
