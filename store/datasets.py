@@ -101,20 +101,11 @@ def find_content(session: Session, project: str, sha256: str) -> Dataset | None:
     return session.execute(query, execution_options={"populate_existing": True}).scalar_one_or_none()
 
 
-def find_dataset(
-    session: Session, project: str | None, dataset_id: str, *, hold: bool = False
-) -> Dataset | None:
-    """The data set of this id, None when there is none or it belongs to another project.
-
-    Args:
-        project: None: of any project.
-        hold: keep it from being deleted until the transaction ends; for one that stores a job that uses it.
-    """
+def find_dataset(session: Session, project: str | None, dataset_id: str) -> Dataset | None:
+    """The data set of this id, None when there is none or it belongs to another project (None: to any)."""
     query = select(Dataset).where(Dataset.id == dataset_id)
     if project is not None:
         query = query.where(Dataset.project == project)
-    if hold:
-        query = query.with_for_update(read=True)
     return session.execute(query, execution_options={"populate_existing": True}).scalar_one_or_none()
 
 
