@@ -38,7 +38,7 @@ class LogSource:
             self._service.log_archive,
             self._job_id,
             after=position,
-            limit=READ_LINES,
+            limit=READ_LINES - position.seq % READ_LINES,  # those that lag meet here, and share what follows
             rank=self._rank,
             complete=end is not None,
         )
