@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from store.attempts import events_offset
+from worker.masking import NOTHING, Mask
 from worker.pump import Pump
 from worker.reporting import EventReporter
 from worker.services import Services
@@ -21,13 +22,20 @@ class Delivery:
         spec: the live attempt, in whose name is reported.
         folder: the attempt that is told of: the live one or an earlier one.
         fenced: called when the live attempt turns out to be over.
+        mask: takes secrets out of all that is delivered.
     """
 
     def __init__(
-        self, services: Services, spec: Spec, folder: AttemptFolder, offset: int, fenced: Callable[[], None]
+        self,
+        services: Services,
+        spec: Spec,
+        folder: AttemptFolder,
+        offset: int,
+        fenced: Callable[[], None],
+        mask: Mask = NOTHING,
     ) -> None:
-        self.events = EventReporter(services, spec, folder, offset)
-        archive = ArchiveShipper(services.archive, spec.job_id, folder, services.settings.log_flush_s)
+        self.events = EventReporter(services, spec, folder, offset, mask)
+        archive = ArchiveShipper(services.archive, spec.job_id, folder, services.settings.log_flush_s, mask)
         stream = StreamShipper(services.stream, spec.job_id, folder)
         self._reports = Pump("events", self.events.step, fenced)
         self._archive = Pump("log archive", archive.step, fenced)

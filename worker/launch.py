@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import uuid_utils
@@ -16,6 +17,8 @@ from store.database import Database
 from store.logformat import log_context
 from store.reasons import Reason
 from store.reports import Outcome, finish
+from store.secretbox import NoSecretKey, Unreadable, open_box
+from store.secrets import secrets_of_job
 from store.settings import Settings
 from store.states import Status
 from store.wake import SCHEDULER, job_channel, wake
@@ -59,12 +62,25 @@ class Launcher:
             log.info("job %s, attempt %d: nothing to claim here", job_id, attempt)
             return
         try:
+            secrets = self._secrets(job_id)
             spec = prepare(self._settings, claimed, owner, renewed_at)
-            runner = start_runner(self._settings, spec)
-        except (OSError, BadOutputDirectory, MissingInput) as error:
+            runner = start_runner(self._settings, spec, secrets)
+        except (OSError, BadOutputDirectory, MissingInput, NoSecretKey, Unreadable) as error:
             self._report_failure(claimed, owner, error)
             return
         self._wait(runner, spec)
+
+    def _secrets(self, job_id: str) -> dict[str, str]:
+        """What the trainer gets beside its config, by the names of variables.
+
+        Raises: NoSecretKey or Unreadable where this host has not the key.
+        """
+        with self._database.reading() as session:
+            stored = secrets_of_job(session, job_id)
+        if not stored:
+            return {}
+        box = open_box(self._settings)
+        return {name: box.decrypt(ciphertext) for name, ciphertext in stored.items()}
 
     def _wait(self, runner: subprocess.Popen, spec: Spec) -> None:
         while runner.poll() is None:
@@ -103,6 +119,7 @@ def prepare(settings: Settings, claimed: Claim, owner: str, renewed_at: float) -
         OSError: the workspace cannot be written.
     """
     files = Workspace(settings.work_dir / claimed.job_id)
+    files.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     files.attempt(claimed.attempt).path.mkdir(parents=True, exist_ok=True)
     output_dir = str(claimed.config.get("output_dir") or "output")
     _check_output_directory(files, output_dir)
@@ -163,23 +180,27 @@ def _check_output_directory(files: Workspace, output_dir: str) -> None:
         )
 
 
-def start_runner(settings: Settings, spec: Spec) -> subprocess.Popen:
-    """Start the runner in a session of its own: it outlives this worker.
+def start_runner(settings: Settings, spec: Spec, secrets: Mapping[str, str]) -> subprocess.Popen:
+    """Start the runner in a session of its own: it outlives this worker. It gets the secrets through a pipe.
 
     Raises: OSError when it cannot be started.
     """
     path = spec.folder.spec
     environment = os.environ | settings_environment(settings) | {RUNNER_VARIABLE: str(path)}
     with spec.folder.runner_log.open("ab") as output:
-        return subprocess.Popen(
+        runner = subprocess.Popen(
             [sys.executable, "-P", "-m", "worker.runner", str(path)],
             cwd=spec.folder.path,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    if runner.stdin is not None:
+        with suppress(BrokenPipeError), runner.stdin as pipe:  # a runner that has died already is waited for
+            pipe.write(json.dumps(dict(secrets)).encode())
+    return runner
 
 
 def settings_environment(settings: Settings) -> Mapping[str, str]:

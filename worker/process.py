@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from worker.masking import Mask
 from worker.memory import oom_kills
 from worker.spec import DEADLINE_VARIABLE, EVENTS_VARIABLE, Spec
 
@@ -101,12 +102,13 @@ class Trainer:
 class TrainerStart:
     """Starts the trainer of an attempt, once, and keeps what came of it."""
 
-    def __init__(self, spec: Spec, environment: Mapping[str, str]) -> None:
+    def __init__(self, spec: Spec, environment: Mapping[str, str], secrets: Mapping[str, str]) -> None:
         self.trainer: Trainer | None = None
         self.failure: OSError | None = None
         self.oom_kills_before = 0
         self._spec = spec
-        self._environment = trainer_environment(spec, environment)
+        self.mask = Mask(secrets.values())
+        self._environment = trainer_environment(spec, environment, secrets)
 
     def __call__(self) -> None:
         """Start the trainer in its workspace; its output becomes the raw log of rank 0."""
@@ -119,11 +121,15 @@ class TrainerStart:
             self.failure = error
 
 
-def trainer_environment(spec: Spec, environment: Mapping[str, str]) -> dict[str, str]:
-    """The host's variables, without those that hold the service's addresses and secrets; and its own."""
+def trainer_environment(
+    spec: Spec, environment: Mapping[str, str], secrets: Mapping[str, str]
+) -> dict[str, str]:
+    """The host's variables, without those that hold the service's addresses and secrets; the job's secrets;
+    and the trainer's own, which go before all others.
+    """
     inherited = {name: value for name, value in environment.items() if not name.startswith(_OF_THE_SERVICE)}
     own = {EVENTS_VARIABLE: str(spec.folder.events), DEADLINE_VARIABLE: str(spec.folder.deadline)}
-    return inherited | spec.env | own
+    return inherited | dict(secrets) | spec.env | own
 
 
 class Termination:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from worker.masking import NOTHING, Mask
+
 CHUNK_BYTES = 1 << 20
 LINE_BYTES = 16 << 10
 REDRAW_S = 2.0
@@ -28,10 +30,17 @@ class RawLog:
     every two seconds while it has no end. The offset of a line says all that is needed to go on after it.
     """
 
-    def __init__(self, path: Path, offset: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        path: Path,
+        offset: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+        mask: Mask = NOTHING,
+    ) -> None:
         self.offset = offset
         self._path = path
         self._clock = clock
+        self._mask = mask
         self._redrawn_since: float | None = None
 
     def read(self, *, final: bool = False) -> list[RawLine]:
@@ -44,13 +53,13 @@ class RawLog:
             return []
         lines, start = [], 0
         while (newline := data.find(b"\n", start)) >= 0:
-            lines.append(RawLine(_shown(data[start:newline]), self.offset + newline + 1))
+            lines.append(RawLine(self._shown(data[start:newline]), self.offset + newline + 1))
             start = newline + 1
         more = len(data) == CHUNK_BYTES
         if (more and start == 0) or (final and not more and start < len(data)):
-            lines.append(RawLine(_shown(data[start:]), self.offset + len(data)))
+            lines.append(RawLine(self._shown(data[start:]), self.offset + len(data)))
         elif redrawn := self._redrawn(data[start:]):
-            lines.append(RawLine(_shown(data[start : start + redrawn]), self.offset + start + redrawn))
+            lines.append(RawLine(self._shown(data[start : start + redrawn]), self.offset + start + redrawn))
         if lines:
             self.offset = lines[-1].end
         return lines
@@ -65,6 +74,16 @@ class RawLog:
         finally:
             os.close(descriptor)
 
+    def _shown(self, raw: bytes) -> str:
+        """The text that a terminal would be left with, masked before it is cut: no half secret may stay."""
+        drawn = raw.rstrip(b"\r").rpartition(b"\r")[2]
+        masked = self._mask.text(drawn.decode("utf-8", "surrogateescape"))
+        drawn = masked.encode("utf-8", "surrogateescape")
+        if len(drawn) <= LINE_BYTES:
+            return drawn.decode("utf-8", "replace")
+        kept = codecs.getincrementaldecoder("utf-8")("replace").decode(drawn[:LINE_BYTES])
+        return f"{kept} … [line cut here, {len(drawn) - LINE_BYTES} bytes more]"
+
     def _redrawn(self, rest: bytes) -> int:
         """How many bytes of a line without an end have stood long enough to be shown as a line."""
         drawn = rest.rfind(b"\r") + 1
@@ -78,12 +97,3 @@ class RawLog:
             return 0
         self._redrawn_since = now
         return drawn
-
-
-def _shown(raw: bytes) -> str:
-    """The text that a terminal would be left with."""
-    drawn = raw.rstrip(b"\r").rpartition(b"\r")[2]
-    if len(drawn) <= LINE_BYTES:
-        return drawn.decode("utf-8", "replace")
-    kept = codecs.getincrementaldecoder("utf-8")("replace").decode(drawn[:LINE_BYTES])
-    return f"{kept} … [line cut here, {len(drawn) - LINE_BYTES} bytes more]"

@@ -10,6 +10,7 @@ from store.errors import OffsetConflict
 from store.reports import report
 from store.wake import job_channel, wake
 from worker.events import Record, read_events
+from worker.masking import NOTHING, Mask
 from worker.publishing import CannotPublish, publish
 from worker.pump import Fenced
 from worker.services import Services
@@ -28,15 +29,19 @@ class EventReporter:
         spec: the live attempt, whose owner reports.
         folder: the attempt that wrote the events: the live one or an earlier one.
         offset: bytes of the file that were reported before.
+        mask: takes secrets out of the events.
     """
 
-    def __init__(self, services: Services, spec: Spec, folder: AttemptFolder, offset: int) -> None:
+    def __init__(
+        self, services: Services, spec: Spec, folder: AttemptFolder, offset: int, mask: Mask = NOTHING
+    ) -> None:
         self.error: dict[str, Any] | None = None
         self.result: dict[str, Any] | None = None
         self._services = services
         self._spec = spec
         self._folder = folder
         self._offset = offset
+        self._mask = mask
 
     def step(self, final: bool) -> bool:
         """Report some of the new events; True when there may be more.
@@ -49,10 +54,14 @@ class EventReporter:
         if not records:
             return False
         batch = _leading(records)
-        events = [event for record in batch for event in self._prepared(record.event)]
+        events = [event for record in batch for event in self._prepared(self._masked(record.event))]
         self._report(events, batch[-1].end)
         wake(self._services.settings.broker_url, job_channel(self._spec.job_id))
         return True
+
+    def _masked(self, event: dict[str, Any]) -> dict[str, Any]:
+        """The event without secrets. Where weights lie has to stay as it is."""
+        return self._mask.tree(event) | {key: event[key] for key in ("type", "path") if key in event}
 
     def _prepared(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         """What is reported of an event: weights once they are published, a warning when they cannot be."""

@@ -3,6 +3,7 @@
 import time
 
 from store.logs import LogArchive, LogStream
+from worker.masking import NOTHING, Mask
 from worker.spool import Spool, SpoolReader
 from worker.workspace import AttemptFolder
 
@@ -46,11 +47,18 @@ class StreamShipper:
 class ArchiveShipper:
     """Numbers the lines of the raw logs and writes them to the archive, a segment at a time."""
 
-    def __init__(self, archive: LogArchive, job_id: str, folder: AttemptFolder, flush_s: float) -> None:
+    def __init__(
+        self,
+        archive: LogArchive,
+        job_id: str,
+        folder: AttemptFolder,
+        flush_s: float,
+        mask: Mask = NOTHING,
+    ) -> None:
         self._archive = archive
         self._job_id = job_id
         self._attempt = folder.number
-        self._spool = Spool(folder)
+        self._spool = Spool(folder, mask)
         self._reader = SpoolReader(folder)
         self._flush_s = flush_s
         self._flushed_at = time.monotonic()

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from store.logs import LogLine
+from worker.masking import NOTHING, Mask
 from worker.rawlog import RawLine, RawLog
 from worker.workspace import AttemptFolder
 
@@ -20,9 +21,10 @@ READ_BYTES = 64 << 10
 class Spool:
     """Numbers the lines of the raw logs of an attempt, each exactly once. One process at a time may write."""
 
-    def __init__(self, folder: AttemptFolder) -> None:
+    def __init__(self, folder: AttemptFolder, mask: Mask = NOTHING) -> None:
         """Open the spool of an attempt and go on where the last writer was interrupted."""
         self._folder = folder
+        self._mask = mask
         self._descriptor = os.open(folder.spool, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         self._seq, self._ends, self._size = _scan(folder.spool)
         os.ftruncate(self._descriptor, self._size)
@@ -36,7 +38,7 @@ class Spool:
         more = False
         for rank in self._folder.ranks():
             if rank not in self._raw:
-                self._raw[rank] = RawLog(self._folder.raw_log(rank), self._ends.get(rank, 0))
+                self._raw[rank] = RawLog(self._folder.raw_log(rank), self._ends.get(rank, 0), mask=self._mask)
             raw = self._raw[rank]
             start = raw.offset
             if lines := raw.read(final=final):

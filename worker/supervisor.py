@@ -81,7 +81,9 @@ class Supervisor:
             if self._start.trainer is None and self._start.failure is None:
                 self._recover()
                 self._fetch_inputs()
-            delivery = Delivery(self._services, self._spec, self._spec.folder, 0, self._fence)
+            delivery = Delivery(
+                self._services, self._spec, self._spec.folder, 0, self._fence, self._start.mask
+            )
             delivery.start()
             exit_code = self._run_trainer()
             delivered = delivery.drain(self._patience())
@@ -103,7 +105,7 @@ class Supervisor:
             log.info("attempt %d was not finished: delivering what it left", folder.number)
             end_processes_of(folder)
             offset = self._answer(lambda folder=folder: reported_offset(self._services, self._spec, folder))
-            delivery = Delivery(self._services, self._spec, folder, offset, self._fence)
+            delivery = Delivery(self._services, self._spec, folder, offset, self._fence, self._start.mask)
             delivery.start()
             if not delivery.drain(self._patience()):
                 self._raise_if_fenced()
