@@ -10,6 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from api.datasets import receiving
 from tests.api.datasets.conftest import SMALL_LIMIT, dpo_lines, kto_lines, sft_lines, stored_files
@@ -243,3 +245,41 @@ def test_a_name_cannot_make_headers(shared_client: httpx.Client) -> None:
     assert file.headers["content-disposition"] == "attachment; filename*=UTF-8''train.json"
     assert json.loads(shared_client.get("/datasets", params={"name": name}).text)["items"] == [made]
     assert shared_client.delete(f"/datasets/{made['id']}").status_code == 204
+
+
+pieces = st.lists(
+    st.binary(max_size=40)
+    | st.sampled_from(
+        [
+            b"--B\r\n",
+            b"--B--\r\n",
+            b"\r\n",
+            b"\r\n\r\n",
+            b'Content-Disposition: form-data; name="train"; filename="a"',
+            b'Content-Disposition: form-data; name="split"',
+            b"dev",
+            b"\n",
+            b"\x1f\x8b\x08\x00",
+            gzip.compress(sft_lines(1)),
+            sft_lines(1),
+            dpo_lines(1),
+            b'{"src": ["a"], "tgt": [1], "response": {}, "sort": null}',
+        ]
+    ),
+    max_size=8,
+).map(b"".join)
+
+
+@given(body=pieces, headers=st.sampled_from([LINES, FORM]))
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_no_body_makes_the_service_fail(
+    shared_client: httpx.Client, body: bytes, headers: dict[str, str]
+) -> None:
+    answer = shared_client.post("/datasets/validate", content=body, headers=headers)
+    assert answer.status_code in (200, 400, 422), answer.text
+    assert answer.json()
