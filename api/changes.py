@@ -1,9 +1,10 @@
-"""What a client may do to a job that exists: cancel, retry, delete."""
+"""What a client may do to a job that exists: cancel, change, delete."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import Any
 
 from redis.exceptions import RedisError
 from sqlalchemy.orm import Session
@@ -11,6 +12,8 @@ from sqlalchemy.orm import Session
 from api.access import require_job
 from api.principal import Principal
 from api.problems import ApiError
+from api.requests import read_request
+from api.schemas.reruns import ChangeRequest
 from api.service import Service
 from store import jobs, tables, wake
 from store.errors import Conflict
@@ -35,24 +38,32 @@ def cancel_job(service: Service, principal: Principal, job_id: str) -> tables.Jo
     return _change(service, job_id, partial(jobs.request_cancel, actor=principal.actor))
 
 
-def retry_job(service: Service, principal: Principal, job_id: str) -> tables.Job:
-    """Queues the job again. Raises ApiError: 404, 409."""
-    return _change(service, job_id, partial(jobs.retry_job, actor=principal.actor))
+def change_job(service: Service, principal: Principal, job_id: str, body: Mapping[str, Any]) -> tables.Job:
+    """Changes priority, name and labels. Raises ApiError: 404, 409, 422."""
+    request = read_request(ChangeRequest, {key: body[key] for key in body if body[key] is not None})
+    change = partial(
+        jobs.change_job,
+        actor=principal.actor,
+        priority=request.priority,
+        labels=request.labels,
+        **({"name": request.name} if "name" in body else {}),
+    )
+    return _change(service, job_id, change)
 
 
-def delete_job(service: Service, job_id: str) -> None:
+def delete_job(service: Service, principal: Principal, job_id: str) -> None:
     """Forgets the job. Raises ApiError: 404, 409.
 
     Its artifacts go once it is forgotten; while they cannot be removed, a worker tries it again and again.
     """
     key = f"jobs/{job_id}"
-    with service.database.transaction() as session, _explained_conflict(session, job_id):
-        jobs.delete_job(session, job_id)
+    with service.database.transaction() as session, explained_conflict(session, job_id):
+        jobs.delete_job(session, job_id, principal.actor)
         bury(session, key)
     remove_buried(service, key)
     with suppress(RedisError):  # without a broker the stream goes by itself, after its time
         service.log_stream.delete(job_id)
-    _announce(service, job_id)
+    announce(service, job_id)
 
 
 def remove_buried(service: Service, key: str) -> None:
@@ -64,23 +75,28 @@ def remove_buried(service: Service, key: str) -> None:
 
 
 def _change(service: Service, job_id: str, change: Callable[[Session, str], tables.Job]) -> tables.Job:
-    with service.database.transaction() as session, _explained_conflict(session, job_id):
+    with service.database.transaction() as session, explained_conflict(session, job_id):
         job = change(session, job_id)
-    _announce(service, job_id)
+    announce(service, job_id)
     return job
 
 
 @contextmanager
-def _explained_conflict(session: Session, job_id: str) -> Iterator[None]:
+def explained_conflict(session: Session, job_id: str) -> Iterator[None]:
     require_job(session, job_id)
     try:
         yield
     except Conflict as error:
-        status = Status(require_job(session, job_id).status)
-        allowed = ALLOWED[status]
-        detail = f"{str(error).capitalize()}. Possible now: {', '.join(allowed)}."
-        raise ApiError("conflict", detail, job_status=status, allowed=list(allowed)) from error
+        raise conflict(Status(require_job(session, job_id).status), str(error)) from error
 
 
-def _announce(service: Service, job_id: str) -> None:
+def conflict(status: Status, why: str) -> ApiError:
+    """409 for a job of this status, with what is possible."""
+    allowed = ALLOWED[status]
+    detail = f"{why.capitalize()}. Possible now: {', '.join(allowed)}."
+    return ApiError("conflict", detail, job_status=status, allowed=list(allowed))
+
+
+def announce(service: Service, job_id: str) -> None:
+    """Wake whoever follows the job, and the scheduler."""
     wake.wake(service.settings.broker_url, wake.SCHEDULER, wake.job_channel(job_id))

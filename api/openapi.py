@@ -14,12 +14,25 @@ from api.schemas.keys import KeyRequest
 from api.schemas.pipelines import PipelineRequest
 from api.schemas.problems import Problem, answers
 from api.schemas.projects import LimitsRequest, ProjectRequest
+from api.schemas.reruns import ChangeRequest, CloneRequest, RetryRequest
 from api.schemas.secrets import SecretRequest
 
 REF = "#/components/schemas/{model}"
 ALWAYS = (401, 403, 421, 422, 429, 500, 503)
 """Statuses that every call may answer: no key, the guard's, bad parameters, a failure, the database away."""
 KEY_SCHEME = "key"
+BODIES: tuple[type[BaseModel], ...] = (
+    JobRequest,
+    PipelineRequest,
+    RetryRequest,
+    CloneRequest,
+    ChangeRequest,
+    KeyRequest,
+    SecretRequest,
+    ProjectRequest,
+    LimitsRequest,
+)
+"""What calls read by themselves."""
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -31,9 +44,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        schemas |= _schemas(
-            Problem, JobRequest, PipelineRequest, KeyRequest, SecretRequest, ProjectRequest, LimitsRequest
-        )
+        schemas |= _schemas(Problem, *BODIES)
         document["components"]["securitySchemes"] = {KEY_SCHEME: {"type": "http", "scheme": "bearer"}}
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
@@ -63,7 +74,7 @@ def _schemas(*models: type[BaseModel]) -> dict[str, Any]:
     return document["$defs"]
 
 
-def json_body(model: type[BaseModel]) -> dict[str, Any]:
+def json_body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
     """A route's `openapi_extra` for a body that the endpoint reads by itself."""
     schema = {"$ref": REF.format(model=model.__name__)}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+    return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}

@@ -22,10 +22,11 @@ from api.schemas.pipelines import MOST_JOBS, STEP, Pipeline, PipelineRequest
 from api.service import Service
 from api.sources import Source, StoredSources, WithSiblings
 from api.submission import Submission
+from api.webhooks import prepare
 from store import idempotency, wake
 from store.errors import Conflict, IdempotencyConflict
 from store.inputs import InputGone, input_states, waiting_for
-from store.jobs import new_job_id
+from store.jobs import NewJob, new_job_id
 from store.pipelines import (
     PipelineState,
     cancel_pipeline,
@@ -96,15 +97,7 @@ def _store(
 ) -> tuple[str, bool]:
     pipeline_id = new_pipeline_id()
     new = [
-        (
-            step.job_id,
-            replace(
-                new_job(principal, step.submission),
-                name=step.submission.request.name or step.name,
-                pipeline_id=pipeline_id,
-                pipeline_step=step.name,
-            ),
-        )
+        (step.job_id, _new_job(service, principal, step.submission, pipeline_id, step.name))
         for step in jobs
         if step.submission is not None
     ]
@@ -119,6 +112,13 @@ def _store(
         )
     wake.wake(service.settings.broker_url, wake.SCHEDULER)
     return pipeline_id, True
+
+
+def _new_job(
+    service: Service, principal: Principal, submission: Submission, pipeline_id: str, step: str
+) -> NewJob:
+    new = new_job(principal, submission, prepare(service.settings, submission.request.webhook))
+    return replace(new, name=new.name or step, pipeline_id=pipeline_id, pipeline_step=step)
 
 
 @dataclass
@@ -229,10 +229,18 @@ class _Plan:
                 raise
             self.problems += (_placed(problem, step.index, ids) for problem in error.errors)
         task, config = step.body.get("task"), step.body.get("config")
+        if step.submission is not None and step.submission.request.webhook is not None:
+            self._check_webhook(step, step.submission.request.webhook.secret)
         if step.submission is not None:
             siblings[step.name] = Source(step.job_id, step.submission.request.task, step.submission.resolved)
         elif isinstance(task, str) and task_problem(task) is None and isinstance(config, dict):
             siblings[step.name] = Source(step.job_id, task, {"model_name_or_path": "", **config})
+
+    def _check_webhook(self, step: _Step, secret: str | None) -> None:
+        """A secret that the server makes is shown with its job, which the answer to a pipeline does not."""
+        if secret is None:
+            loc = ("body", "jobs", step.index, "webhook", "secret")
+            self.problems.append(Problem(loc, "got none", "Choose one: whsec_ and 24 to 64 bytes in base64."))
 
 
 def _records(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

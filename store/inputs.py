@@ -209,8 +209,19 @@ def awaits_input() -> ColumnElement[bool]:
     return exists().where(JobInput.job_id == Job.id, JobInput.uses_job.is_not(None), ~there)
 
 
-def dependents(session: Session, job_id: str, *statuses: str, reason: Reason | None = None) -> list[str]:
-    """Ids of the jobs in one of the statuses that use a job, those made first in front."""
+def dependents(
+    session: Session,
+    job_id: str,
+    *statuses: str,
+    reason: Reason | None = None,
+    of_checkpoints: bool = False,
+) -> list[str]:
+    """Ids of the jobs in one of the statuses that use a job, those made first in front.
+
+    Args:
+        reason: only those that have their status for it.
+        of_checkpoints: only those that use one of its checkpoints.
+    """
     query = (
         select(Job.id)
         .join(JobInput, JobInput.job_id == Job.id)
@@ -218,7 +229,22 @@ def dependents(session: Session, job_id: str, *statuses: str, reason: Reason | N
     )
     if reason is not None:
         query = query.where(Job.reason == reason)
+    if of_checkpoints:
+        query = query.where(JobInput.checkpoint.is_not(None))
     return list(session.execute(query.distinct().order_by(Job.id)).scalars())
+
+
+def uses_itself(session: Session, job_id: str, used: str) -> bool:
+    """Whether a job would wait for itself if it used another one."""
+    seen: set[str] = set()
+    pending: set[str] = {used}
+    while pending:
+        if job_id in pending:
+            return True
+        seen |= pending
+        query = select(JobInput.uses_job).where(JobInput.job_id.in_(pending))
+        pending = {found for found in session.execute(query).scalars() if found is not None} - seen
+    return False
 
 
 def failure_of(states: Iterable[InputState]) -> tuple[str, dict[str, Any]] | None:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session, defer, lazyload
 
 from store.clock import database_now
 from store.errors import Conflict, NotFound
+from store.events import add_event
 from store.inputs import (
     Input,
     add_inputs,
@@ -240,6 +241,50 @@ def request_cancel(session: Session, job_id: str, actor: str = "") -> Job:
     return existing_job(session, job_id)
 
 
+def change_job(
+    session: Session,
+    job_id: str,
+    *,
+    actor: str = "",
+    priority: int | None = None,
+    labels: Mapping[str, str | None] | None = None,
+    **name: str | None,
+) -> Job:
+    """Change what may be changed of a job at any time, and its priority while it is queued. An event tells
+    what was changed, by whom.
+
+    Args:
+        labels: set, or removed where the value is None.
+        name: `name="new"`, or `name=None` for none; left out: as it is.
+
+    Raises: NotFound; Conflict for the priority of a job that is not queued.
+    """
+    status, _ = _locked(session, job_id)
+    job = existing_job(session, job_id)
+    changed: dict[str, list[Any]] = {}
+    if priority is not None and priority != job.priority:
+        if status is not Status.queued:
+            raise Conflict(f"job {job_id} is {status.value}; only a queued job's priority can be changed")
+        changed["priority"] = [job.priority, priority]
+    if "name" in name and name["name"] != job.name:
+        changed["name"] = [job.name, name["name"]]
+    for key, value in (labels or {}).items():
+        if job.labels.get(key) != value:
+            changed[f"labels.{key}"] = [job.labels.get(key), value]
+            session.execute(delete(JobLabel).where(JobLabel.job_id == job_id, JobLabel.key == key))
+            if value is not None:
+                session.add(JobLabel(job_id=job_id, key=key, value=value))
+    if not changed:
+        return job
+    columns = {key: changed[key][1] for key in ("priority", "name") if key in changed}
+    if columns:
+        _set(session, job_id, **columns)
+    session.flush()
+    session.expire(job)
+    add_event(session, job_id, "changed", ", ".join(changed), data={"changed": changed}, actor=actor)
+    return existing_job(session, job_id)
+
+
 def _holds_devices(session: Session, job_id: str) -> bool:
     held = exists().where(AttemptNode.job_id == job_id, AttemptNode.ended_at.is_(None))
     return session.execute(select(held)).scalar_one()
@@ -283,6 +328,8 @@ def retry_job(session: Session, job_id: str, actor: str = "", rerun: Rerun | Non
     status, _ = _locked(session, job_id)
     if status not in RETRYABLE:
         raise Conflict(f"job {job_id} is {status.value}; only a failed or cancelled job can be retried")
+    if rerun.from_scratch and (users := dependents(session, job_id, *UNFINISHED, of_checkpoints=True)):
+        raise Conflict(f"checkpoints of job {job_id} are used by jobs that are not finished: {_some(users)}")
     if rerun.inputs is not None:
         session.execute(delete(JobInput).where(JobInput.job_id == job_id))
         add_inputs(session, job_id, existing_job(session, job_id).project, rerun.inputs)
@@ -314,8 +361,8 @@ def _revive_dependents(session: Session, job_id: str, actor: str) -> None:
             _revive_dependents(session, dependent, actor)
 
 
-def delete_job(session: Session, job_id: str) -> None:
-    """Forget a finished job and everything the database knows of it, but its events.
+def delete_job(session: Session, job_id: str, actor: str = "") -> None:
+    """Forget a finished job and everything the database knows of it, but its events: the last tells of this.
 
     Raises: NotFound; Conflict while the job is not finished, still holds devices, or is used by jobs that are
         not finished.
@@ -326,12 +373,19 @@ def delete_job(session: Session, job_id: str) -> None:
     if _holds_devices(session, job_id):
         raise Conflict(f"job {job_id} has ended, but a host still winds it down; try again in a minute")
     if users := dependents(session, job_id, *UNFINISHED):
-        shown = ", ".join(users[:SHOWN_USERS]) + (", …" if len(users) > SHOWN_USERS else "")
-        raise Conflict(f"job {job_id} is used by jobs that are not finished: {shown}; cancel them first")
-    pipeline_id = existing_job(session, job_id).pipeline_id
+        users_shown = f"jobs that are not finished: {_some(users)}"
+        raise Conflict(f"job {job_id} is used by {users_shown}; cancel them first")
+    job = existing_job(session, job_id)
+    pipeline_id = job.pipeline_id
+    data = {"name": job.name, "task": job.task, "status": job.status}
+    add_event(session, job_id, "deleted", data=data, actor=actor)
     session.execute(delete(Job).where(Job.id == job_id))
     if pipeline_id is not None:
         _forget_empty_pipeline(session, pipeline_id)
+
+
+def _some(job_ids: list[str]) -> str:
+    return ", ".join(job_ids[:SHOWN_USERS]) + (", …" if len(job_ids) > SHOWN_USERS else "")
 
 
 def _forget_empty_pipeline(session: Session, pipeline_id: str) -> None:

@@ -5,10 +5,13 @@ from typing import Any
 from fastapi import APIRouter
 
 from api.explain import nearest
+from api.models import list_models, model_details
 from api.pagination import Cursor, PageLimit, part_of
 from api.problems import ApiError
 from api.schemas.catalog import Preset, PresetPage, PresetSummary, ReasonPage, ReasonShown
+from api.schemas.models import ModelDetails, ModelPage
 from api.schemas.problems import ProblemItem, answers
+from api.service import ServiceDep
 from store.reasons import REASONS
 from trainer.config import AVAILABLE_TASKS, json_schema, preset, preset_names, read_config, task_problem
 
@@ -39,6 +42,20 @@ def show_preset(family: str, name: str) -> Preset:
         devices=reading.draft.world_size() if reading.draft else 1,
         problems=[ProblemItem.of(each) for each in ((problem,) if problem else reading.problems)],
     )
+
+
+@router.get("/models")
+def show_models(service: ServiceDep, limit: PageLimit = 200, cursor: Cursor = None) -> ModelPage:
+    """What `model_name_or_path` may name: the known models and those below the model roots, by name."""
+    models, incomplete = list_models(service.roots)
+    rows, next_cursor = part_of(models, lambda model: model.name, limit, cursor)
+    return ModelPage(items=list(rows), next_cursor=next_cursor, incomplete=incomplete)
+
+
+@router.get("/models/{name:path}", responses=answers(404))
+def show_model(service: ServiceDep, name: str) -> ModelDetails:
+    """One model, with its sizes and what is known of its files."""
+    return model_details(service.roots, name)
 
 
 @router.get("/schemas/{task}", responses=answers(404))

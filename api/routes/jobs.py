@@ -8,7 +8,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.access import require_job
 from api.body import read_json_object
-from api.changes import cancel_job, delete_job, retry_job
+from api.changes import cancel_job, change_job, delete_job
 from api.creation import checked, create_job
 from api.labels import LabelFilters
 from api.openapi import json_body
@@ -16,6 +16,7 @@ from api.pagination import Cursor, PageLimit, valid_cursor
 from api.preview import MOST_EXAMPLES
 from api.preview import preview as read_preview
 from api.principal import PrincipalDep
+from api.reruns import clone_job, retry_job
 from api.schemas.estimates import Estimate
 from api.schemas.jobs import (
     PRINTABLE,
@@ -28,6 +29,7 @@ from api.schemas.jobs import (
     Validation,
 )
 from api.schemas.problems import ProblemItem, answers
+from api.schemas.reruns import ChangeRequest, CloneRequest, RetryRequest
 from api.service import ServiceDep
 from api.shown import show_now, shown
 from store.jobs import list_jobs
@@ -55,7 +57,14 @@ async def _body(request: Request, service: ServiceDep) -> dict[str, Any]:
     return await read_json_object(request, service.settings.max_body_bytes, service.settings.body_timeout_s)
 
 
+async def _optional_body(request: Request, service: ServiceDep) -> dict[str, Any]:
+    """The body; an empty object when none was sent."""
+    sent = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    return await read_json_object(request, service.settings.max_body_bytes) if sent else {}
+
+
 Body = Annotated[dict[str, Any], Depends(_body)]
+OptionalBody = Annotated[dict[str, Any], Depends(_optional_body)]
 
 
 @router.post(
@@ -154,10 +163,50 @@ def cancel(service: ServiceDep, principal: PrincipalDep, job_id: str) -> Job:
     return show_now(service, cancel_job(service, principal, job_id))
 
 
-@router.post("/jobs/{job_id}/retry", responses=answers(404, 409, 429))
-def retry(service: ServiceDep, principal: PrincipalDep, job_id: str) -> Job:
-    """Queue a failed or cancelled job again; it goes on from its last checkpoint."""
-    return show_now(service, retry_job(service, principal, job_id))
+@router.post(
+    "/jobs/{job_id}/retry",
+    responses=answers(400, 404, 409, 413, 415, 429),
+    openapi_extra=json_body(RetryRequest, required=False),
+)
+async def retry(service: ServiceDep, principal: PrincipalDep, job_id: str, body: OptionalBody) -> Job:
+    """Queue a failed or cancelled job again, with changes where a body names some; it goes on from its last
+    checkpoint unless it shall begin anew. Jobs that failed only because of it are queued again too.
+    """
+    row = await service.check(partial(retry_job, service, principal, job_id, body))
+    return await run_in_threadpool(show_now, service, row)
+
+
+@router.post(
+    "/jobs/{job_id}/clone",
+    status_code=201,
+    responses=REPLAYED | answers(400, 404, 409, 413, 415, 429),
+    openapi_extra=json_body(CloneRequest, required=False),
+)
+async def clone(
+    response: Response,
+    service: ServiceDep,
+    principal: PrincipalDep,
+    job_id: str,
+    body: OptionalBody,
+    idempotency_key: IdempotencyKey = None,
+) -> Job:
+    """Create a job with the request of another one, with changes where a body names some."""
+    work = partial(clone_job, service, principal, job_id, body, idempotency_key)
+    made = await service.check(work)
+    response.status_code = 201 if made.created else 200
+    response.headers["Location"] = f"/jobs/{made.job.id}"
+    return await run_in_threadpool(show_now, service, made.job, made.webhook_secret)
+
+
+@router.patch(
+    "/jobs/{job_id}",
+    responses=answers(400, 404, 409, 413, 415),
+    openapi_extra=json_body(ChangeRequest),
+)
+async def change(service: ServiceDep, principal: PrincipalDep, job_id: str, body: Body) -> Job:
+    """Change the labels or the name of a job, or its priority while it is queued."""
+    row = await run_in_threadpool(change_job, service, principal, job_id, body)
+    return await run_in_threadpool(show_now, service, row)
 
 
 @router.delete("/jobs/{job_id}", status_code=204, responses=answers(404, 409))

@@ -15,9 +15,11 @@ class Event(BaseModel):
     id: int = Field(description="Position in the history; what `after` and Last-Event-ID take")
     time: Time
     type: str = Field(
-        description="`status` for a change of status, else what the trainer reported", examples=["status"]
+        description="`status` for a change of status, `changed` for PATCH, else what the trainer reported",
+        examples=["status"],
     )
     attempt: int
+    actor: str = Field(description="Who did it: a key, `local`, `scheduler`, or empty for the job itself")
     from_status: str | None
     to_status: str | None
     reason: str | None
@@ -31,6 +33,7 @@ class Event(BaseModel):
             time=rfc3339(row.time),
             type=row.type,
             attempt=row.attempt,
+            actor=row.actor,
             from_status=row.from_status,
             to_status=row.to_status,
             reason=row.reason,
