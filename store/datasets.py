@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import delete, func, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from store.artifacts import Artifacts, Manifest
 from store.clock import database_now
@@ -118,13 +118,15 @@ def list_datasets(
     kind: str | None = None,
     cursor: str | None = None,
 ) -> Page[Dataset]:
-    """Data sets that match all filters, newest first; without `project` those of all projects.
+    """Data sets that match all filters, newest first; without `project` those of all projects. They come
+    without their statistics, which may be long.
 
     Raises: InvalidCursor; ValueError for a limit outside 1..1000.
     """
     if not 1 <= limit <= MAX_PAGE:
         raise ValueError(f"limit: got {limit}, expected 1 to {MAX_PAGE}")
     query = select(Dataset).order_by(Dataset.created_at.desc(), Dataset.id.desc()).limit(limit + 1)
+    query = query.options(defer(Dataset.statistics, raiseload=True))
     for column, value in ((Dataset.project, project), (Dataset.name, name), (Dataset.kind, kind)):
         if value is not None:
             query = query.where(column == value)
