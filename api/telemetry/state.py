@@ -102,12 +102,7 @@ def _families(gauges: Gauges) -> Iterator[GaugeMetricFamily]:
 
     yield _one("regatta_outbox_messages", "Placements that hosts have not taken yet", gauges.outbox)
     yield _one("regatta_outbox_oldest_seconds", "Age of the oldest of them", gauges.outbox_oldest_s)
-    webhooks = GaugeMetricFamily(
-        "regatta_webhook_deliveries", "Announcements that have not arrived", labels=("status",)
-    )
-    for status, count in gauges.webhooks.items():
-        webhooks.add_metric((status,), count)
-    yield webhooks
+    yield _one("regatta_webhooks_waiting", "Announcements that have not arrived yet", gauges.webhooks)
     yield _one("regatta_scheduler_up", "Whether a scheduler is at work", gauges.scheduler_up)
 
 
