@@ -25,12 +25,16 @@ class Owned:
     what: str
     listed_at: str
     table: type[tables.Job | tables.Dataset | tables.Pipeline]
+    prefix: str = ""
+    """What the ids begin with, in front of the id that is stored."""
 
 
 OWNED: Mapping[str, Owned] = {
     "job_id": Owned("job", "/jobs", tables.Job),
     "dataset_id": Owned("data set", "/datasets", tables.Dataset),
     "pipeline_id": Owned("pipeline", "/pipelines", tables.Pipeline),
+    "file_id": Owned("file", "/v1/files", tables.Dataset, "file-"),
+    "fine_tuning_job_id": Owned("fine-tuning job", "/v1/fine_tuning/jobs", tables.Job, "ftjob-"),
 }
 """What a path parameter of this name stands for, in every route."""
 
@@ -51,6 +55,7 @@ def require_visible(service: Service, project: str | None, parameters: Mapping[s
 
 
 def _belongs(service: Service, owned: Owned, thing: str, project: str) -> bool:
+    thing = thing.removeprefix(owned.prefix)
     if not _ID.fullmatch(thing):
         return False
     with service.database.reading() as session:

@@ -13,6 +13,10 @@ from api.authentication import Authentication
 from api.guard import Guard
 from api.keyring import Keyring
 from api.limits import RateLimit, StreamLimit
+from api.openai_face.errors import OpenAIErrors
+from api.openai_face.routes import files as openai_files
+from api.openai_face.routes import jobs as openai_jobs
+from api.openai_face.routes import models as openai_models
 from api.principal import admit
 from api.query import refuse_unknown_names
 from api.routes import (
@@ -74,6 +78,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         webhooks,
         health,
         prometheus,
+        openai_files,
+        openai_jobs,
+        openai_models,
     ):
         app.include_router(noun.router)
     app.openapi = partial(openapi.describe, app)
@@ -83,6 +90,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Authentication, keyring=keyring, required=settings.api_keys_required)
     app.add_middleware(handlers.Failures)
     app.add_middleware(Guard, allowed_hosts=settings.allowed_hosts)
+    app.add_middleware(OpenAIErrors)
     telemetry = app.state.telemetry = Telemetry(service)
     app.add_middleware(Observed, metrics=telemetry.http, log_requests=settings.log_format == "json")
     return app

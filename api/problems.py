@@ -21,6 +21,7 @@ TYPE_PREFIX = "urn:regatta:problem:"
 TITLES: dict[str, tuple[int, str]] = {
     "malformed-json": (400, "The body is not JSON"),
     "malformed-body": (400, "The body cannot be read"),
+    "not-supported": (400, "The service cannot do this"),
     "unauthenticated": (401, "The server does not know who asks"),
     "insufficient-scope": (403, "The key does not allow this"),
     "cross-site": (403, "Requests from other web sites are refused"),

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, MultipartState, parse_options_header
 
-from api.datasets.upload import BEFORE_THE_END, Upload, checked_field, refused_early
+from api.datasets.upload import BEFORE_THE_END, File, Upload, checked_field, refused_early
 from api.problems import ApiError
 from store.datasets import SPLITS
 from trainer.config.problems import Problem
@@ -15,7 +15,6 @@ from trainer.config.values import printable, show
 
 FORM = "multipart/form-data"
 LINES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
-FIELDS = ("split", "name", "kind")
 MOST_PARTS = 1000
 LONGEST_VALUE = 4096
 """Bytes of a field that is no file."""
@@ -45,8 +44,11 @@ class FormBody:
     the split that the field `split` before it names. `name` and `kind` are about all of them.
     """
 
+    files: ClassVar[tuple[str, ...]] = (*SPLITS, "file")
+    fields: ClassVar[tuple[str, ...]] = ("split", "name", "kind")
+
     def __init__(self, upload: Upload, boundary: bytes) -> None:
-        self._upload = upload
+        self.upload = upload
         self._parts = 0
         self._headers: dict[bytes, bytes] = {}
         self._header = b""
@@ -81,7 +83,7 @@ class FormBody:
             raise refused_early(
                 [Problem(("body", "split"), msg, "Send split first, or name the field by it.")]
             )
-        self._upload.finish()
+        self.upload.finish()
 
     def _begin_part(self) -> None:
         self._parts += 1
@@ -103,21 +105,25 @@ class FormBody:
         _, options = parse_options_header(self._headers.get(b"content-disposition"))
         field = options.get(b"name", b"").decode("utf-8", "replace")
         is_file = b"filename" in options
-        if field in (*SPLITS, "file"):
+        if field in self.files:
             self._begin_file(field, options.get(b"filename", b""))
-        elif field in FIELDS and not is_file:
+        elif field in self.fields and not is_file:
             self._begin_field(field)
         else:
-            expected = f"a file in {', '.join(SPLITS)} or file, or one of the fields {', '.join(FIELDS)}"
+            expected = f"a file in {' or '.join(self.files)}, or one of the fields {', '.join(self.fields)}"
             shown = f"a file in the field {show(field)}" if is_file else f"the field {show(field)}"
             problem = Problem(("body", field or "form"), f"got {shown}, expected {expected}", "Name it so.")
             raise refused_early([problem])
 
     def _begin_file(self, field: str, filename: bytes) -> None:
         label = printable(filename.decode("utf-8", "replace"))[:LONGEST_LABEL]
-        file = self._upload.begin_file(self._upload.split if field == "file" else field, label)
+        file = self.upload.begin_file(self.upload.split if field == "file" else field, label)
         self._split_is_open = self._split_is_open and field != "file"
-        self._take, self._end = file.feed, file.end
+        self._take, self._end = self.taking(file, label)
+
+    def taking(self, file: File, label: str) -> tuple[Callable[[bytes], None], Callable[[], None]]:
+        """What takes the bytes of a file, and its end."""
+        return file.feed, file.end
 
     def _begin_field(self, field: str) -> None:
         value = bytearray()
@@ -129,20 +135,21 @@ class FormBody:
 
         def end() -> None:
             with suppress(UnicodeDecodeError):
-                self._say(field, value.decode())
+                self.say(field, value.decode())
                 return
             raise malformed(f"The field {field} is not UTF-8.")
 
         self._take, self._end = take, end
 
-    def _say(self, field: str, value: str) -> None:
+    def say(self, field: str, value: str) -> None:
+        """Take the value of a field. Raises ApiError (422)."""
         value = checked_field(field, value)
         if field == "name":
-            self._upload.name = value
+            self.upload.name = value
         elif field == "kind":
-            self._upload.say_kind(value)
+            self.upload.say_kind(value)
         else:
-            self._upload.split, self._split_is_open = value, True
+            self.upload.split, self._split_is_open = value, True
 
     def _to_nowhere(self, data: bytes) -> None: ...
 

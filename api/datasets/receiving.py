@@ -1,6 +1,6 @@
 """Reading the body of an upload: piece by piece, each checked in a thread, never as a whole."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from email.message import Message
 from functools import partial
 
@@ -17,15 +17,20 @@ SILENCE_S = 60.0
 """How long a client may send nothing."""
 
 
-async def receive(request: Request, service: Service, upload: Upload) -> None:
+async def receive(
+    request: Request, service: Service, upload: Upload, form: Callable[[Upload, bytes], FormBody] = FormBody
+) -> None:
     """Give the whole body to the upload.
+
+    Args:
+        form: what reads a form with this boundary.
 
     Raises:
         ApiError: 415 for another media type or encoding; 400 for a body that is cut or no form; 408 for one
             that does not go on; 413 for one that is too large; 422 with everything that is wrong with the
             data; 507 without room for them.
     """
-    body = _body(request, upload)
+    body = _body(request, upload, form)
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > service.settings.max_dataset_bytes + BATCH:
         raise too_large(service.settings.max_dataset_bytes)
@@ -34,7 +39,9 @@ async def receive(request: Request, service: Service, upload: Upload) -> None:
     await service.take_in(body.finish)
 
 
-def _body(request: Request, upload: Upload) -> FormBody | LinesBody:
+def _body(
+    request: Request, upload: Upload, form: Callable[[Upload, bytes], FormBody]
+) -> FormBody | LinesBody:
     header = Message()
     given = request.headers.get("content-type")
     header["content-type"] = given or ""
@@ -51,7 +58,7 @@ def _body(request: Request, upload: Upload) -> FormBody | LinesBody:
     boundary = header.get_param("boundary")
     if not isinstance(boundary, str) or not boundary or not boundary.isascii() or len(boundary) > 70:
         raise malformed("The Content-Type of the form has no boundary that can be used.")
-    return FormBody(upload, boundary.encode())
+    return form(upload, boundary.encode())
 
 
 def _unsupported(detail: str) -> ApiError:

@@ -26,6 +26,10 @@ class Kind:
 
     name: str | None
 
+    def stored(self, line: bytes) -> bytes:
+        """The form in which the line that was parsed last is kept."""
+        return line
+
     def parse(self, line: bytes) -> Any:
         """The record of a line. Raises RecordError."""
         if self.name is None:
@@ -74,7 +78,7 @@ class Split:
         if self.is_broken:
             return
         self._index.add(self.size)
-        stored = line + b"\n"
+        stored = self._kind.stored(line) + b"\n"
         self._hash.update(stored)
         self.size += len(stored)
         if self._file:

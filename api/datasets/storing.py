@@ -1,9 +1,10 @@
 """Stores an upload that is complete and right, once per project and content; removes a data set."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -20,21 +21,26 @@ from store import datasets, tables
 from store.audit import add_action
 from store.tombstones import bury
 
+Received = TypeVar("Received", bound=Upload)
 FOLDER = "uploads"
 """Below the data directory."""
 
 
 @asynccontextmanager
 async def receiving(
-    service: Service, split: str, name: str | None, kind: str | None
-) -> AsyncIterator[tuple[Upload, Path]]:
-    """An upload and the folder that it is written to, both gone at the end whatever happens."""
+    service: Service, make: Callable[[Path], Received]
+) -> AsyncIterator[tuple[Received, Path]]:
+    """An upload and the folder that it is written to, both gone at the end whatever happens.
+
+    Args:
+        make: the upload that is written to a folder.
+    """
     stack = ExitStack()
 
-    def begin() -> tuple[Upload, Path]:
+    def begin() -> tuple[Received, Path]:
         with explained_lack_of_room():
             folder = stack.enter_context(upload_folder(service.settings.data_dir / FOLDER))
-        upload = Upload(folder, service.settings.max_dataset_bytes, split, name, kind)
+            upload = make(folder)
         stack.callback(upload.close)
         return upload, folder
 
@@ -45,8 +51,29 @@ async def receiving(
             await anyio.to_thread.run_sync(stack.close)
 
 
+class Complete(Protocol):
+    """Data whose files lie in a folder, complete and right."""
+
+    name: str | None
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def sha256(self) -> str:
+        """Of the content of all splits."""
+        ...
+
+    @property
+    def size(self) -> int: ...
+
+    def about(self) -> dict[str, dict[str, Any]]:
+        """What is kept of each split."""
+        ...
+
+
 def store_upload(
-    service: Service, principal: Principal, upload: Upload, folder: Path
+    service: Service, principal: Principal, upload: Complete, folder: Path
 ) -> tuple[tables.Dataset, bool]:
     """The data set of this content, which lies in `folder`, and whether this call has made it.
 

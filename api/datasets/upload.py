@@ -3,7 +3,7 @@
 import errno
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -38,7 +38,7 @@ class Upload:
         limit: most bytes of all files together, unpacked.
         split: what a file belongs to that does not say.
         name: what the data set is called.
-        kind: sft, dpo or kto; None: as the first record shows.
+        kind: sft, dpo or kto, or what tells it; None: as the first record shows.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class Upload:
         limit: int,
         split: str = "train",
         name: str | None = None,
-        kind: str | None = None,
+        kind: str | Kind | None = None,
     ) -> None:
         self.splits: dict[str, Split] = {}
         self.split = split
         self.name = name
         self._folder = folder
         self._limit = limit
-        self._kind = Kind(kind)
+        self._kind = kind if isinstance(kind, Kind) else Kind(kind)
         self._received = self._unpacked = 0
 
     @property
@@ -70,8 +70,7 @@ class Upload:
     @property
     def sha256(self) -> str:
         """Of the content of all splits."""
-        content = {split.name: split.sha256 for split in self.splits.values()}
-        return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return content_hash({split.name: split.sha256 for split in self.splits.values()})
 
     def about(self) -> dict[str, dict[str, Any]]:
         """What is kept of each split with the data set."""
@@ -156,6 +155,11 @@ class File:
             self._split.refuse(self._label, f"{self._label or 'the file'}: {error.why}", error.hint)
             raise refused_early(self._upload.problems()) from error
         self._upload.count(unpacked=self._lines.unpacked - counted)
+
+
+def content_hash(splits: Mapping[str, str]) -> str:
+    """The SHA-256 of a data set, of those of its splits by name."""
+    return sha256(json.dumps(splits, sort_keys=True).encode()).hexdigest()
 
 
 def refused_early(problems: list[Problem]) -> ApiError:

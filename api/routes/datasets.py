@@ -1,6 +1,7 @@
 """Data sets: upload, check, list, show, download, forget."""
 
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import anyio.to_thread
@@ -80,7 +81,11 @@ async def upload(
     kind: GivenKind = None,
 ) -> Dataset:
     """Store JSON lines. Every line is checked first, and nothing is stored when one cannot be used."""
-    async with receiving(service, split, name, kind) as (received, folder):
+
+    def make(folder: Path) -> Upload:
+        return Upload(folder, service.settings.max_dataset_bytes, split, name, kind)
+
+    async with receiving(service, make) as (received, folder):
         await receive(request, service, received)
         row, created = await anyio.to_thread.run_sync(
             partial(store_upload, service, principal, received, folder)

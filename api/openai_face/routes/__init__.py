@@ -1,0 +1,1 @@
+"""The calls of OpenAI's API that the service answers."""
