@@ -20,6 +20,7 @@ from api.openai_face.routes import models as openai_models
 from api.principal import admit
 from api.query import refuse_unknown_names
 from api.routes import (
+    audit,
     catalog,
     checkpoints,
     datasets,
@@ -64,6 +65,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for noun in (
         jobs,
         events,
+        audit,
         metrics,
         logs,
         checkpoints,

@@ -81,7 +81,15 @@ def place(session: Session, job: Job, nodes: Sequence[Node]) -> bool:
     placement = [{"host": node.host, "devices": list(node.devices)} for node in nodes]
     session.execute(update(Job).where(Job.id == job.id).values(placement=placement))
     data = {"placement": placement}
-    return transition(session, job.id, Status.starting, reason=Reason.placed, attempt=job.attempt, data=data)
+    return transition(
+        session,
+        job.id,
+        Status.starting,
+        reason=Reason.placed,
+        attempt=job.attempt,
+        data=data,
+        actor="scheduler",
+    )
 
 
 def _add_attempt(session: Session, job: Job, nodes: Sequence[Node]) -> None:

@@ -117,7 +117,16 @@ def _reap_unclaimed(session: Session, job_id: str, attempt: int) -> Reaped | Non
         return None  # claimed since
     message = f"{', '.join(hosts)} did not take the job in time."
     reason = Reason.start_timeout
-    if not transition(session, job_id, Status.queued, reason=reason, message=message, attempt=attempt):
+    told = transition(
+        session,
+        job_id,
+        Status.queued,
+        reason=reason,
+        message=message,
+        attempt=attempt,
+        actor="scheduler",
+    )
+    if not told:
         return None
     return Reaped(job_id, attempt, Status.queued, reason)
 

@@ -72,7 +72,8 @@ def report(
     Raises: OffsetConflict when the piece begins where no accepted one has ended.
     """
     seen = lock_job(session, job_id)
-    if seen is None or live_node(session, job_id, attempt, owner) is None:
+    node = live_node(session, job_id, attempt, owner)
+    if seen is None or node is None:
         return False
     source = attempt if source is None else source
     row = session.get_one(Attempt, (job_id, source), populate_existing=True)
@@ -82,28 +83,30 @@ def report(
         raise OffsetConflict(expected=row.events_offset, start=start)
     for event in events:
         if source == attempt or event["type"] != "progress":  # where the job stands, the live attempt says
-            _store(session, job_id, source, event)
+            _store(session, job_id, source, event, f"host {node.host}")
     row.events_offset = offset
     session.flush()
     return True
 
 
-def _store(session: Session, job_id: str, attempt: int, event: Event) -> None:
+def _store(session: Session, job_id: str, attempt: int, event: Event, actor: str) -> None:
     kind = event["type"]
     values = {key: value for key, value in event.items() if key not in ("t", "type")}
     if kind == "progress":
-        _store_progress(session, job_id, attempt, values)
+        _store_progress(session, job_id, attempt, values, actor)
     elif kind in ("metric", "eval"):
         step = values.pop("step")
         record(session, job_id, attempt, EVAL if kind == "eval" else TRAIN, step, event["t"], values)
     elif kind in ("checkpoint", "result"):
-        _store_checkpoint(session, job_id, attempt, kind, event)
+        _store_checkpoint(session, job_id, attempt, kind, event, actor)
     elif kind == "checkpoint_removed":
         remove_checkpoint(session, job_id, values["name"])
-        add_event(session, job_id, kind, f"{values['name']} removed", data=values, time=event["t"])
+        add_event(
+            session, job_id, kind, f"{values['name']} removed", data=values, time=event["t"], actor=actor
+        )
     else:
         message = _sentence(values.get("loc"), values.pop("msg", ""))
-        add_event(session, job_id, kind, message, data=values, time=event["t"])
+        add_event(session, job_id, kind, message, data=values, time=event["t"], actor=actor)
 
 
 def _sentence(loc: object, msg: str) -> str:
@@ -112,8 +115,8 @@ def _sentence(loc: object, msg: str) -> str:
     return msg if not place or msg.startswith(place) else f"{place}: {msg}"
 
 
-def _store_progress(session: Session, job_id: str, attempt: int, values: dict[str, Any]) -> None:
-    started = transition(session, job_id, Status.running, reason=Reason.started, attempt=attempt)
+def _store_progress(session: Session, job_id: str, attempt: int, values: dict[str, Any], actor: str) -> None:
+    started = transition(session, job_id, Status.running, reason=Reason.started, attempt=attempt, actor=actor)
     if started:
         session.execute(
             update(Attempt)
@@ -123,7 +126,9 @@ def _store_progress(session: Session, job_id: str, attempt: int, values: dict[st
     update_progress(session, job_id, attempt, **values)
 
 
-def _store_checkpoint(session: Session, job_id: str, attempt: int, kind: str, event: Event) -> None:
+def _store_checkpoint(
+    session: Session, job_id: str, attempt: int, kind: str, event: Event, actor: str
+) -> None:
     name = RESULT if kind == "result" else event["name"]
     if "key" not in event:
         raise ValueError(f"{name}: publish the directory and add its key and files before it is reported")
@@ -131,7 +136,7 @@ def _store_checkpoint(session: Session, job_id: str, attempt: int, kind: str, ev
     known = get_checkpoint(session, job_id, name)
     if known is None or known.key != event["key"]:
         data = {"name": name, "step": event.get("step"), "metrics": event.get("metrics", {})}
-        add_event(session, job_id, kind, f"{name} published", data=data, time=event["t"])
+        add_event(session, job_id, kind, f"{name} published", data=data, time=event["t"], actor=actor)
     record_checkpoint(
         session,
         job_id,
@@ -205,7 +210,14 @@ def _move_on(
     elif to is Status.cancelled:
         raise ValueError(f"job {job_id} was not asked to stop; it can succeed or fail, not be cancelled")
     elif to is Status.succeeded:
-        transition(session, job_id, Status.running, reason=Reason.started, attempt=attempt)
+        transition(
+            session,
+            job_id,
+            Status.running,
+            reason=Reason.started,
+            attempt=attempt,
+            actor=f"host {node.host}",
+        )
     else:
         evidence = _evidence(node, outcome)
         verdict = judge(session, job_id, reason, policy)

@@ -210,6 +210,6 @@ async def change(service: ServiceDep, principal: PrincipalDep, job_id: str, body
 
 
 @router.delete("/jobs/{job_id}", status_code=204, responses=answers(404, 409))
-def delete(service: ServiceDep, job_id: str) -> None:
-    """Forget a finished job, its histories and its artifacts."""
-    delete_job(service, job_id)
+def delete(service: ServiceDep, principal: PrincipalDep, job_id: str) -> None:
+    """Forget a finished job, its histories and its artifacts; GET /events keeps its events."""
+    delete_job(service, principal, job_id)

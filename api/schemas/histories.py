@@ -13,13 +13,15 @@ class Event(BaseModel):
     """Something that happened to a job."""
 
     id: int = Field(description="Position in the history; what `after` and Last-Event-ID take")
+    project: str | None = Field(description="Whose; null: of the whole service")
+    job_id: str | None = Field(description="null for what concerns no single job, such as keys")
     time: Time
     type: str = Field(
         description="`status` for a change of status, `changed` for PATCH, else what the trainer reported",
         examples=["status"],
     )
     attempt: int
-    actor: str = Field(description="Who did it: a key, `local`, `scheduler`, or empty for the job itself")
+    actor: str = Field(description="Who did it: a key, `local`, `scheduler` or `host <name>`")
     from_status: str | None
     to_status: str | None
     reason: str | None
@@ -30,6 +32,8 @@ class Event(BaseModel):
     def of(cls, row: tables.JobEvent) -> "Event":
         return cls(
             id=row.id,
+            project=row.project,
+            job_id=row.job_id,
             time=rfc3339(row.time),
             type=row.type,
             attempt=row.attempt,
