@@ -147,7 +147,12 @@ def _key() -> dict[str, str]:
 
 def job_path(job: str, *parts: str) -> str:
     """The path of a job, or of something that belongs to it; every part is one path segment."""
-    return "/".join(["/jobs", quote(job, safe=""), *(quote(part, safe="") for part in parts)])
+    return path_of("jobs", job, *parts)
+
+
+def path_of(*parts: str) -> str:
+    """The path with these segments."""
+    return "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
 def is_passing(error: ServerAway | ApiError) -> bool:

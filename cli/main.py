@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands import admin, datasets, jobs, local, service, webhooks
+from cli.commands import admin, datasets, jobs, local, pipelines, reruns, service, webhooks
 from cli.commands.group import Commands
 
 app = typer.Typer(
@@ -17,6 +17,8 @@ app = typer.Typer(
 )
 service.add_to(app)
 jobs.add_to(app)
+reruns.add_to(app)
+pipelines.add_to(app)
 datasets.add_to(app)
 webhooks.add_to(app)
 admin.add_to(app)

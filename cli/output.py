@@ -98,6 +98,15 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     console().print(table)
 
 
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table of texts; the first column is never broken in two."""
+    made = _table(*columns)
+    made.columns[0].no_wrap = True
+    for row in rows:
+        made.add_row(*(Text(_text(value)) for value in row))
+    return made
+
+
 def fields_table(fields: Sequence[tuple[str, object]]) -> Table:
     """Two columns: name and value. Fields without a value are left out."""
     table = Table(box=None, show_header=False, pad_edge=False)

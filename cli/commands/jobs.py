@@ -1,4 +1,4 @@
-"""The commands that speak to a running server: submit, jobs, show, logs, wait, cancel, retry, download."""
+"""The commands that speak to a running server: submit, jobs, show, logs, wait, cancel, download."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ CLIENT_PANEL = "Talk to a server (REGATTA_URL, default http://127.0.0.1:8000)"
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (submit, jobs, show, logs, wait, cancel, retry, download):
+    for command in (submit, jobs, show, logs, wait, cancel, download):
         app.command(rich_help_panel=CLIENT_PANEL)(command)
 
 
@@ -60,7 +60,7 @@ def submit(
         if check:
             _show_check(client.post("/jobs/validate", submission.body), as_json)
             return
-        job = _create(client, submission.body)
+        job = create(client, submission.body)
         _print_warnings(job.get("warnings") or [])
         if secret := (job.get("webhook") or {}).get("secret"):
             notes.print(f"The webhook's secret, shown this once: {secret}", markup=False, soft_wrap=True)
@@ -68,7 +68,7 @@ def submit(
             print_json(job) if as_json else print(job["id"])
             return
         notes.print(f"Job {job['id']}")
-        _finish(_follow(client, job["id"]), as_json)
+        finish(follow_to_end(client, job["id"]), as_json)
 
 
 def jobs(
@@ -90,6 +90,8 @@ def jobs(
 
     labels = [f"{key}:{value}" for key, value in parse_labels(label or []).items()]
     filters = {"status": status, "task": task, "name": name, "label": labels, "limit": min(limit, PAGE_SIZE)}
+    if not as_json:
+        filters["view"] = "summary"
     with Client() as client:
         found = list(islice(client.items("/jobs", filters), limit))
     if as_json:
@@ -146,30 +148,12 @@ def wait(
     from cli.client import Client
 
     with Client() as client:
-        _finish(_follow(client, job), as_json)
+        finish(follow_to_end(client, job), as_json)
 
 
 def cancel(job: JobId, as_json: AsJson = False) -> None:
     """Stop a job; a running one saves a checkpoint first."""
     _act(job, "cancel", as_json)
-
-
-def retry(
-    job: JobId,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show the progress until the end.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Run a failed or cancelled job again, from its last checkpoint."""
-    from cli.client import Client
-
-    if not follow:
-        _act(job, "retry", as_json)
-        return
-    with Client() as client:
-        from cli.client import job_path
-
-        client.post(job_path(job, "retry"))
-        _finish(_follow(client, job), as_json)
 
 
 def download(
@@ -190,34 +174,42 @@ def download(
         download_checkpoint(client, job, checkpoint, Path(places[-1]))
 
 
-def _create(client: Any, body: dict[str, Any]) -> dict[str, Any]:
-    """POST the job; the key makes it safe to ask again when the connection broke before the answer came."""
+def create(client: Any, body: dict[str, Any], path: str = "/jobs") -> dict[str, Any]:
+    """POST what makes a job (or several); the key makes it safe to ask again when the connection broke
+    before the answer came.
+    """
     import uuid
 
     from cli.errors import ServerAway
 
     key = {"Idempotency-Key": str(uuid.uuid4())}
     try:
-        return client.post("/jobs", body, key)
+        return client.post(path, body, key)
     except ServerAway:
-        return client.post("/jobs", body, key)
+        return client.post(path, body, key)
 
 
 def _act(job: str, verb: str, as_json: bool) -> None:
-    from rich.text import Text
-
     from cli.client import Client, job_path
-    from cli.output import console, print_json, status_text
 
     with Client() as client:
-        state = client.post(job_path(job, verb))
+        print_state(client.post(job_path(job, verb)), as_json)
+
+
+def print_state(state: dict[str, Any], as_json: bool) -> None:
+    """Say where a job stands now."""
+    from rich.text import Text
+
+    from cli.output import console, print_json, status_text
+
     if as_json:
         print_json(state)
     else:
         console().print(Text(f"Job {state['id']} ").append_text(status_text(state)))
 
 
-def _follow(client: Any, job: str) -> dict[str, Any]:
+def follow_to_end(client: Any, job: str) -> dict[str, Any]:
+    """Show the progress of a job until its end; the job as it is then."""
     from cli.follow import follow_job
     from cli.output import console
 
@@ -228,7 +220,7 @@ def _follow(client: Any, job: str) -> dict[str, Any]:
         raise
 
 
-def _finish(job: dict[str, Any], as_json: bool) -> None:
+def finish(job: dict[str, Any], as_json: bool) -> None:
     """Say how a job ended; a job that did not succeed is exit status 1."""
     from cli.errors import FAILED
     from cli.follow import outcome

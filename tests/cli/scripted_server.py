@@ -16,6 +16,7 @@ class ScriptedServer(ThreadingHTTPServer):
     def __init__(self, answers: list[Answer]) -> None:
         self.answers = answers
         self.requests: list[tuple[str, dict[str, str]]] = []
+        self.bodies: list[bytes] = []
         super().__init__(("127.0.0.1", 0), Handler)
 
     @property
@@ -31,8 +32,12 @@ class Handler(BaseHTTPRequestHandler):
         server.answers[min(len(server.requests), len(server.answers)) - 1](self)
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        server = self.server
+        assert isinstance(server, ScriptedServer)
+        server.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
         self.do_GET()
+
+    do_PATCH = do_POST  # noqa: N815 - the name that the standard library calls
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
