@@ -10,7 +10,7 @@ from api.explain import explain
 from api.openai_face import documents, history
 from api.openai_face.files import joined, named_file, unknown_after
 from api.openai_face.identifiers import JOB, bare, reference
-from api.openai_face.models import model_facts
+from api.openai_face.models import ModelFacts, model_facts
 from api.openai_face.requests import MARK, MARKED, job_body, task_of
 from api.openai_face.schemas import (
     DpoHyperparametersRequest,
@@ -21,6 +21,7 @@ from api.openai_face.schemas import (
     ListOf,
     Model,
 )
+from api.openai_face.upload import WITH_SYSTEM
 from api.principal import Principal
 from api.problems import ApiError, invalid, not_found
 from api.service import Service
@@ -33,6 +34,8 @@ from store.jobs import get_job, list_jobs
 from store.metrics import TRAIN
 from store.pages import encode_cursor
 from store.states import Status
+from trainer.config.chat_templates import NONE
+from trainer.config.problems import Problem
 
 LISTED_AT = "/v1/fine_tuning/jobs"
 
@@ -54,9 +57,21 @@ def create(service: Service, principal: Principal, body: Mapping[str, object], k
     task = task_of(request, training)
     sources = StoredSources(service.database, service.artifacts, principal.project)
     facts = model_facts(reference(request.model), service.roots, sources)
+    _require_template(request, facts, training)
     return create_job(
         service, principal, job_body(request, task, training, data, facts, _has_gpu(service, request)), key
     )
+
+
+def _require_template(request: FineTuningRequest, facts: ModelFacts, training: tables.Dataset) -> None:
+    """Refuse system messages that the model would never see: without a chat template texts are raw."""
+    count = training.splits["train"].get(WITH_SYSTEM, 0)
+    chosen = request.regatta.config.get("chat_template") if request.regatta else None
+    if not count or facts.has_template or chosen not in (None, NONE):
+        return
+    msg = f"{count} of its records have a system message, and {request.model} has no chat template for them"
+    hint = "Take them out, use a model with a template, or name one in regatta.config.chat_template."
+    raise invalid([Problem(("body", "training_file"), msg, hint)])
 
 
 def _has_gpu(service: Service, request: FineTuningRequest) -> bool:

@@ -23,11 +23,15 @@ KEYS = "messages, or input, preferred_output and non_preferred_output"
 class ChatKind(Kind):
     """Reads OpenAI's lines; what is kept of them are records of the service."""
 
+    with_system: int = field(default=0, init=False)
+    """Records so far that have a system message."""
     _stored: bytes = field(default=b"", init=False)
 
     def parse(self, line: bytes) -> Any:
         self._stored = to_record(line)
-        return super().parse(self._stored)
+        record = super().parse(self._stored)
+        self.with_system += bool(record.context)
+        return record
 
     def stored(self, line: bytes) -> bytes:
         return self._stored

@@ -15,6 +15,8 @@ from trainer.config.values import show
 
 ORIGINAL = "original"
 """Name of the file as it came, and of what is kept of it with the split."""
+WITH_SYSTEM = "with_system"
+"""Name of what is kept with the split: how many records have a system message."""
 PURPOSE = "fine-tune"
 
 
@@ -22,7 +24,8 @@ class TrainingFile(Upload):
     """A training file while it arrives."""
 
     def __init__(self, folder: Path, limit: int) -> None:
-        super().__init__(folder, limit, kind=ChatKind(None))
+        self._chats = ChatKind(None)
+        super().__init__(folder, limit, kind=self._chats)
         self.purpose: str | None = None
         self._original = _Original(folder / ORIGINAL)
 
@@ -45,7 +48,7 @@ class TrainingFile(Upload):
 
     def about(self) -> dict[str, dict[str, Any]]:
         about = super().about()
-        about["train"][ORIGINAL] = self._original.about()
+        about["train"] |= {ORIGINAL: self._original.about(), WITH_SYSTEM: self._chats.with_system}
         return about
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """Fine-tuning jobs through OpenAI's client: what they become, how they are shown, what is refused."""
 
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -12,7 +13,7 @@ from store.database import Database
 from store.settings import Settings
 from tests.api.keyed import Keyed
 from tests.api.openai_face.conftest import client_of
-from tests.api.openai_face.given import chats, preferences
+from tests.api.openai_face.given import chats, lines, message, preferences
 from tests.api.parts import Job
 
 
@@ -130,6 +131,18 @@ def test_a_refusal_names_the_parameter(
     assert refusal.value.type == "invalid_request_error"
     assert refusal.value.param == param
     assert words in refusal.value.message
+
+
+def test_system_messages_want_a_chat_template(face: OpenAI, roots: Path) -> None:
+    chat = [message("system", "Be brief."), message("user", "How deep?"), message("assistant", "Nine feet.")]
+    training_file = upload(face, lines({"messages": chat}))
+    with pytest.raises(openai.BadRequestError) as refusal:
+        face.fine_tuning.jobs.create(model="gemma", training_file=training_file)
+    assert "1 of its records have a system message" in refusal.value.message
+    (roots / "models" / "gemma" / "chat_template.jinja").write_text(
+        "{% for message in messages %}{{ message.content }}{% endfor %}"
+    )
+    assert face.fine_tuning.jobs.create(model="gemma", training_file=training_file).status == "queued"
 
 
 def test_jobs_are_listed_newest_first_and_filtered_by_metadata(face: OpenAI, training_file: str) -> None:
