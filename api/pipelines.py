@@ -287,12 +287,12 @@ def cancel(service: Service, principal: Principal, pipeline_id: str) -> Pipeline
     return document(service, pipeline_id)
 
 
-def delete(service: Service, pipeline_id: str) -> None:
+def delete(service: Service, principal: Principal, pipeline_id: str) -> None:
     """Forget a pipeline with its jobs and their artifacts. Raises ApiError: 404, 409."""
     with service.database.transaction() as session:
         state = require_pipeline(session, pipeline_id)
         try:
-            ids = delete_pipeline(session, pipeline_id)
+            ids = delete_pipeline(session, pipeline_id, principal.actor)
         except Conflict as error:
             detail = f"{str(error).capitalize()}. Possible now: cancel."
             raise ApiError("conflict", detail, pipeline_status=state.status, allowed=["cancel"]) from error

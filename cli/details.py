@@ -103,6 +103,8 @@ def _fields(job: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("Fault", job.get("fault")),
         ("Ended", _ending(job.get("evidence") or {})),
         ("Rests until", moment(job.get("not_before"))),
+        ("Before it", (job.get("queue") or {}).get("ahead")),
+        ("Pipeline", job.get("pipeline_id")),
         ("Step", steps(progress)),
         ("Progress", numbers(progress)),
         ("Created", moment(job.get("created_at"))),

@@ -137,7 +137,7 @@ def cancel_pipeline(session: Session, pipeline_id: str, actor: str = "") -> list
     return unfinished
 
 
-def delete_pipeline(session: Session, pipeline_id: str) -> list[str]:
+def delete_pipeline(session: Session, pipeline_id: str, actor: str = "") -> list[str]:
     """Forget all jobs of a pipeline, and so the pipeline; their ids. Their artifacts are the caller's to
     delete.
 
@@ -145,7 +145,7 @@ def delete_pipeline(session: Session, pipeline_id: str) -> list[str]:
     """
     ids = [job_id for job_id, _ in _held_jobs(session, pipeline_id)]
     for job_id in reversed(ids):
-        delete_job(session, job_id)
+        delete_job(session, job_id, actor)
     return ids
 
 

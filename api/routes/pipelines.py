@@ -67,6 +67,6 @@ def cancel(service: ServiceDep, principal: PrincipalDep, pipeline_id: str) -> Pi
 
 
 @router.delete("/pipelines/{pipeline_id}", status_code=204, responses=answers(404, 409))
-def delete(service: ServiceDep, pipeline_id: str) -> None:
+def delete(service: ServiceDep, principal: PrincipalDep, pipeline_id: str) -> None:
     """Forget a pipeline, its jobs and their artifacts, once all of them are finished."""
-    pipelines.delete(service, pipeline_id)
+    pipelines.delete(service, principal, pipeline_id)
