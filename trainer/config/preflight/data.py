@@ -1,13 +1,15 @@
 """The data: every line of every file is read once, errors are counted by kind and the first ones shown."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from trainer.config.data_files import FIELD, calibration_split, find_data_files, read_lines
 from trainer.config.data_kinds import SAMPLES
 from trainer.config.preflight.paths import Finder
+from trainer.config.preflight.unchanged import while_unchanged
 from trainer.config.problems import DataError, Problem
 from trainer.config.records import RecordError, parse_sft_line
 from trainer.config.schema import QuantizeConfig, SftConfig
@@ -32,16 +34,26 @@ def check_data(
         if not files[split]:
             problems.append(_missing(folder, split, config))
             continue
-        tally = Tally(FIELD, parse_sft_line)
-        for path in files[split]:
-            if finder.allows(path):
-                tally.read(path, str(path.relative_to(folder)))
-            else:
-                msg = f"{path.name} is a link to a place outside the allowed folders"
-                tally.problems.append(Problem((FIELD, path.name), msg, "Copy the file itself."))
+        allowed = [path for path in files[split] if finder.allows(path)]
+        problems += [_outside(path) for path in files[split] if path not in allowed]
+        if not allowed:
+            continue
+        tally = while_unchanged(("sft", folder), allowed, partial(_tally, folder, allowed))
         problems += tally.result(split, SAMPLES["sft"])
-        statistics[split] = tally.statistics
+        statistics[split] = dict(tally.statistics)
     return problems, statistics
+
+
+def _outside(path: Path) -> Problem:
+    msg = f"{path.name} is a link to a place outside the allowed folders"
+    return Problem((FIELD, path.name), msg, "Copy the file itself.")
+
+
+def _tally(folder: Path, files: Sequence[Path]) -> "Tally":
+    tally = Tally(FIELD, parse_sft_line)
+    for path in files:
+        tally.read(path, str(path.relative_to(folder)))
+    return tally
 
 
 def _missing(folder: Path, split: str, config: SftConfig) -> Problem:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from trainer.config.data_kinds import SAMPLES
 from trainer.config.preference_records import PARSERS, PreferenceRecord, one_judgement
 from trainer.config.preflight.data import Tally
 from trainer.config.preflight.paths import Finder
+from trainer.config.preflight.unchanged import while_unchanged
 from trainer.config.problems import Problem
 from trainer.config.schema import PreferenceConfig
 from trainer.config.values import show
@@ -64,15 +66,7 @@ def _file(finder: Finder, name: str, given: str) -> Path | Problem:
 
 def _check_split(found: PreferenceData, path: Path, split: str, task: str) -> None:
     name = PREFERENCE_FILES[split]
-    judged: Counter[bool | None] = Counter()
-
-    def parse(line: bytes) -> PreferenceRecord:
-        record = PARSERS[task](line)
-        judged[record.desirable] += 1
-        return record
-
-    tally = Tally(name, parse)
-    tally.read(path, path.name)
+    tally, judged = while_unchanged((task, name), [path], partial(_tally, path, name, task))
     problems = tally.result(split, SAMPLES[task])
     if not problems and task == "kto":
         if judged.total() < FEWEST_TO_COMPARE:
@@ -82,4 +76,18 @@ def _check_split(found: PreferenceData, path: Path, split: str, task: str) -> No
         elif warning := one_judgement(split, judged[True], judged[False]):
             found.warnings.append(warning)
     found.problems += problems
-    found.statistics[split] = tally.statistics
+    found.statistics[split] = dict(tally.statistics)
+
+
+def _tally(path: Path, name: str, task: str) -> tuple[Tally, Counter[bool | None]]:
+    """What the lines add up to, and how many responses were judged good, bad, or not at all."""
+    judged: Counter[bool | None] = Counter()
+
+    def parse(line: bytes) -> PreferenceRecord:
+        record = PARSERS[task](line)
+        judged[record.desirable] += 1
+        return record
+
+    tally = Tally(name, parse)
+    tally.read(path, path.name)
+    return tally, judged
