@@ -17,10 +17,11 @@ from api.schemas.projects import LimitsRequest, Project, ProjectRequest
 from cli.client import Client
 from cli.database import check_database
 from cli.errors import ApiError, CliError
-from store import keys, projects
+from store import keys, projects, secrets
 from store.database import Database
 from store.errors import StoreError
 from store.jobs import DEFAULT_PROJECT
+from store.secretbox import open_box
 from store.settings import Settings
 
 ACTOR = "local"
@@ -52,6 +53,23 @@ def administration(settings: Settings | None) -> Iterator[Administration]:
     database = Database(settings.database_url)
     try:
         yield InDatabase(database)
+    finally:
+        database.dispose()
+
+
+def rotate_secrets(settings: Settings) -> int:
+    """Encrypt secrets, those of webhooks too, with the first key of the settings; how many there are.
+
+    Raises: CliError.
+    """
+    check_database(settings.database_url)
+    database = Database(settings.database_url)
+    try:
+        box = open_box(settings)
+        with database.transaction() as session:
+            return secrets.rotate_secrets(session, box)
+    except StoreError as error:
+        raise CliError(sentence(error)) from error
     finally:
         database.dispose()
 

@@ -69,8 +69,8 @@ class Client:
         timeout = httpx.Timeout(SEND_TIMEOUT_S, connect=self._http.timeout.connect)
         return self._json("POST", path, params=_given(params), files=files, timeout=timeout)
 
-    def put(self, path: str, body: object = None) -> Any:
-        return self._json("PUT", path, json=body)
+    def put(self, path: str, body: object = None, params: Mapping[str, Any] | None = None) -> Any:
+        return self._json("PUT", path, json=body, params=_given(params))
 
     def patch(self, path: str, body: object = None) -> Any:
         return self._json("PATCH", path, json=body)

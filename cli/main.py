@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands import admin, datasets, jobs, local, pipelines, reruns, service, webhooks
+from cli.commands import admin, datasets, events, jobs, local, pipelines, reruns, secrets, service, webhooks
 from cli.commands.group import Commands
 
 app = typer.Typer(
@@ -21,7 +21,9 @@ reruns.add_to(app)
 pipelines.add_to(app)
 datasets.add_to(app)
 webhooks.add_to(app)
+events.add_to(app)
 admin.add_to(app)
+secrets.add_to(app)
 local.add_to(app)
 
 

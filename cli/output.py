@@ -89,6 +89,15 @@ def job_table(jobs: Iterable[Mapping[str, Any]]) -> Table:
     return table
 
 
+def event_line(event: Mapping[str, Any]) -> str:
+    """One event as a line: when, who, what, of which job."""
+    what = event["type"]
+    if event["to_status"]:
+        what = f"{event['from_status'] or ''} -> {event['to_status']} ({event['reason']})".strip()
+    words = (moment(event["time"]), event["actor"], what, event["job_id"] or "", event["message"])
+    return "  ".join(word for word in words if word)
+
+
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A table whose first column, an id or a name, is never broken."""
     table = _table(*columns)

@@ -1,6 +1,7 @@
 """Read the file that `regatta submit` is given: an argument file, or the whole body of a POST /jobs."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,9 +55,18 @@ def read_submission(
     elif "task" not in body:
         body["task"], guessed_from = guess_task(body["config"], path)
     extras = given(**extras)
-    if "resources" in extras and isinstance(body.get("resources"), dict):
-        extras["resources"] = body["resources"] | extras["resources"]
+    for name in ("resources", "secrets"):
+        if name in extras and isinstance(body.get(name), dict):
+            extras[name] = body[name] | extras[name]
     return Submission(body | extras, guessed_from)
+
+
+def secrets_of_environment(names: Sequence[str]) -> dict[str, str]:
+    """The values of these variables. Raises: CliError for one that is not set."""
+    missing = [name for name in names if not os.environ.get(name)]
+    if missing:
+        raise CliError(f"--secret: {', '.join(missing)} is not set in this environment.", INVALID)
+    return {name: os.environ[name] for name in names}
 
 
 def given(**values: Any) -> dict[str, Any]:

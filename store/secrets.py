@@ -15,7 +15,7 @@ from store.clock import database_now
 from store.errors import NotFound
 from store.projects import lock_project
 from store.secretbox import SecretBox
-from store.tables import Job, Secret
+from store.tables import Job, Secret, Webhook
 
 MOST_SECRETS = 64
 """Of one job."""
@@ -121,12 +121,18 @@ def secrets_of_job(session: Session, job_id: str) -> dict[str, str]:
 
 
 def rotate_secrets(session: Session, box: SecretBox) -> int:
-    """Encrypt every secret with the first key of the box; how many there are. Raises: Unreadable."""
-    secrets = list(session.execute(select(Secret).with_for_update()).scalars())
+    """Encrypt every secret, those of webhooks too, with the first key of the box; how many there are.
+
+    Raises: Unreadable.
+    """
+    secrets = session.execute(select(Secret).with_for_update()).scalars().all()
     for secret in secrets:
         secret.ciphertext = box.reencrypt(secret.ciphertext)
+    webhooks = session.execute(select(Webhook).with_for_update()).scalars().all()
+    for webhook in webhooks:
+        webhook.secret = box.reencrypt(webhook.secret)
     session.flush()
-    return len(secrets)
+    return len(secrets) + len(webhooks)
 
 
 def _of_project(session: Session, project: str, name: str) -> Secret | None:

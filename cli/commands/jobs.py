@@ -34,6 +34,10 @@ def submit(
     webhook: Annotated[
         str | None, typer.Option(metavar="URL", help="Where the server announces each change of status.")
     ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Send this variable of your environment for the trainer's."),
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only validate: nothing is stored.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show the progress until the end.")] = False,
     as_json: AsJson = False,
@@ -41,7 +45,7 @@ def submit(
     """Create a job from an argument file."""
     from cli.client import Client
     from cli.output import console, print_json
-    from cli.submission import given, parse_labels, read_submission
+    from cli.submission import given, parse_labels, read_submission, secrets_of_environment
 
     extras = {
         "name": name,
@@ -51,6 +55,7 @@ def submit(
         "timeout_s": timeout_s,
         "resources": given(devices_per_node=devices),
         "webhook": given(url=webhook),
+        "secrets": secrets_of_environment(secret or []),
     }
     submission = read_submission(file, task, overrides or [], extras)
     notes = console(stderr=True)

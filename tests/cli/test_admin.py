@@ -1,6 +1,7 @@
 """Keys and projects on the command line: in the database for the first key, then through the server."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from store.database import Database
 from store.keys import find_key
+from store.secretbox import new_key
 from store.settings import Settings
 from tests.api.parts import serving
 
@@ -83,3 +85,35 @@ def test_a_key_that_is_none_is_not_sent_and_not_shown() -> None:
     assert done.exit_code == 2
     assert "rgt_<prefix>_<random>" in done.stderr
     assert "schlüssel" not in done.stderr
+
+
+def test_secrets_and_events_on_the_command_line(migrated_sqlite: Path, tmp_path: Path) -> None:
+    shutil.copy(migrated_sqlite, tmp_path / "regatta.db")
+    old, new = new_key(), regatta("secrets", "new-key").stdout.strip()
+    url = f"sqlite:///{tmp_path / 'regatta.db'}"
+    settings = Settings(data_dir=tmp_path, database_url=url, secret_key=(old,))
+    with serving(settings) as server:
+        here = {"REGATTA_URL": server.url}
+        set_it = CliRunner().invoke(app, ["secrets", "set", "HF_TOKEN"], input="hf_abcdefgh\n", env=here)
+        assert set_it.exit_code == 0, set_it.output
+        assert "HF_TOKEN" in regatta("secrets", "list", **here).stdout
+        refused = CliRunner().invoke(app, ["secrets", "set", "PATH"], input="/tmp:/bin:/x\n", env=here)
+        assert refused.exit_code == 2
+        told = regatta("events", "--type", "secret_created", **here).stdout
+        assert "local  secret_created  secret HF_TOKEN" in told
+        assert "hf_" not in told
+        direct = {"REGATTA_DATABASE_URL": url, "REGATTA_DATA_DIR": str(tmp_path)}
+        rotated = regatta("secrets", "rotate", REGATTA_SECRET_KEY=f"{new}:{old}", **direct)
+        assert rotated.stdout == "Secrets encrypted with the first key: 1.\n"
+        lost = regatta("secrets", "rotate", REGATTA_SECRET_KEY=old, **direct)
+        assert lost.exit_code == 1
+        assert "REGATTA_SECRET_KEY" in lost.stderr
+        assert regatta("secrets", "delete", "HF_TOKEN", **here).exit_code == 0
+        assert json.loads(regatta("secrets", "list", "--json", **here).stdout) == []
+
+
+def test_a_secret_to_be_sent_has_to_be_in_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text('{"task": "finetune", "config": {}}')
+    done = regatta("submit", str(tmp_path / "job.json"), "--secret", "NOT_SET_HERE")
+    assert done.exit_code == 2
+    assert "NOT_SET_HERE is not set" in done.stderr

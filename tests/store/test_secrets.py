@@ -19,7 +19,7 @@ from store.secrets import (
     secrets_of_job,
     value_problem,
 )
-from store.tables import JobEvent, Secret
+from store.tables import JobEvent, Secret, Webhook
 from tests.store.given import new_job, queued_job
 
 
@@ -74,11 +74,15 @@ def test_all_are_encrypted_anew_when_the_key_changes(database: Database) -> None
     with database.transaction() as session:
         for name in ("A_TOKEN", "B_TOKEN"):
             put_secret(session, "default", name, SecretBox([old]).encrypt(name))
+        hook = SecretBox([old]).encrypt("whsec_signs")
+        session.add(Webhook(job_id=queued_job(session).id, url="https://x", secret=hook, events=[]))
     with database.transaction() as session:
-        assert rotate_secrets(session, SecretBox([new, old])) == 2
+        assert rotate_secrets(session, SecretBox([new, old])) == 3
     with database.transaction() as session:
         texts = session.execute(select(Secret.ciphertext).order_by(Secret.name)).scalars()
         assert [SecretBox([new]).decrypt(text) for text in texts] == ["A_TOKEN", "B_TOKEN"]
+        signs = session.execute(select(Webhook.secret)).scalar_one()
+        assert SecretBox([new]).decrypt(signs) == "whsec_signs"
         with pytest.raises(Unreadable):
             rotate_secrets(session, SecretBox([old]))
 
