@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from api.access import require_dataset
 from api.changes import remove_buried
 from api.datasets.upload import Upload, explained_lack_of_room
-from api.datasets.workspace import upload_folder
+from api.datasets.workspace import note_key, upload_folder
 from api.principal import Principal
 from api.problems import ApiError
 from api.service import Service
@@ -39,7 +39,9 @@ async def receiving(
 
     def begin() -> tuple[Received, Path]:
         with explained_lack_of_room():
-            folder = stack.enter_context(upload_folder(service.settings.data_dir / FOLDER))
+            folder = stack.enter_context(
+                upload_folder(service.settings.data_dir / FOLDER, partial(_discard, service))
+            )
             upload = make(folder)
         stack.callback(upload.close)
         return upload, folder
@@ -98,6 +100,8 @@ def store_upload(
     )
     with ExitStack() as undo:
         undo.callback(partial(service.artifacts.delete_prefix, new.key))
+        with explained_lack_of_room():
+            note_key(folder, new.key)
         _publish(service, folder, new.key)
         with service.database.transaction() as session:
             row, created = datasets.create_or_find(session, new)
@@ -123,6 +127,13 @@ def delete_dataset(service: Service, principal: Principal, dataset_id: str) -> N
         _note(session, principal, "dataset_deleted", row)
         bury(session, row.key)
     remove_buried(service, row.key)
+
+
+def _discard(service: Service, key: str) -> None:
+    """Remove what was published for a data set that was never recorded."""
+    with service.database.reading() as session:
+        if datasets.find_dataset(session, None, key.rpartition("/")[2]) is None:
+            service.artifacts.delete_prefix(key)
 
 
 def _publish(service: Service, folder: Path, key: str) -> None:

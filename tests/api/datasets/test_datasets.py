@@ -3,7 +3,9 @@
 import gzip
 import hashlib
 import json
+import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,10 @@ import httpx
 import pytest
 from sqlalchemy import select
 
+from api.datasets.workspace import YOUNG_S, note_key
+from store.artifacts import artifacts_for
 from store.database import Database
+from store.datasets import new_dataset_id
 from store.settings import Settings
 from store.tables import JobEvent, JobInput
 from tests.api.datasets.conftest import dpo_lines, kto_lines, sft_lines, stored_files
@@ -214,3 +219,22 @@ def test_unknown_ids_are_a_404(client: httpx.Client, tmp_path: Path) -> None:
     made = upload(client)
     for split in ("dev", "%2e%2e", "train.json", ".manifest.json"):
         assert client.get(f"/datasets/{made['id']}/files/{split}").status_code == 404
+
+
+def test_what_a_crash_has_published_goes_unless_it_was_recorded(
+    client: httpx.Client, settings: Settings
+) -> None:
+    made = upload(client)
+    lost = f"datasets/{new_dataset_id()}"
+    (tmp := settings.data_dir / "lost").mkdir()
+    (tmp / "train.json").write_bytes(sft_lines())
+    artifacts_for(settings.artifacts_url).publish_directory(tmp, lost)
+    long_ago = time.time() - 2 * YOUNG_S
+    for number, key in enumerate((f"datasets/{made['id']}", lost)):
+        folder = settings.data_dir / "uploads" / str(number)
+        folder.mkdir()
+        note_key(folder, key)
+        os.utime(folder, (long_ago, long_ago))
+    again = client.post("/datasets", content=sft_lines(), headers=LINES)
+    assert (again.status_code, again.json()) == (200, made)
+    assert {path.parent.name for path in stored_files(settings.data_dir)} == {made["id"]}
