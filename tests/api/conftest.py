@@ -75,7 +75,7 @@ def client(settings: Settings) -> Iterator[httpx.Client]:
 def keyed(settings: Settings, database: Database) -> Iterator[Keyed]:
     """A server that wants keys."""
     with serving(settings.model_copy(update={"api_keys_required": True})) as server:
-        yield Keyed(server.url, database)
+        yield Keyed(server.url, database, server.server.app)
 
 
 @pytest.fixture(scope="session")

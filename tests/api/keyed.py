@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import httpx
+from fastapi import FastAPI
 
 from store.database import Database
 from store.keys import Scope, create_key
@@ -18,6 +19,7 @@ class Keyed:
 
     url: str
     database: Database
+    app: FastAPI
 
     def key(
         self, project: str = "default", scopes: Iterable[Scope] = ALL, lifetime_s: float | None = None
