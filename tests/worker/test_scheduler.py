@@ -5,7 +5,7 @@ from sqlalchemy import update
 
 from store.hosts import register_host, set_accepts_jobs
 from store.states import Status
-from store.tables import AttemptNode, Host, OutboxMessage
+from store.tables import AttemptNode, Host, Job, OutboxMessage
 from tests.worker.bench import Bench
 from tests.worker.waiting import wait_until
 from worker.celery_app import make_app
@@ -176,3 +176,18 @@ def test_when_the_clock_of_the_database_was_set_runners_may_renew_before_their_j
     set_by = 3600.0
     assert not reaped(job_id)
     wait_until(lambda: reaped(job_id))
+
+
+def test_a_job_rests_until_its_time_and_says_so(bench: Bench):
+    register(bench)
+    job_id = bench.submit()
+    with bench.database.transaction() as session:
+        session.execute(update(Job).values(not_before=Job.created_at + 1000))
+    active = scheduler(bench)
+    active.tick()
+    assert bench.job(job_id).status == Status.queued
+    assert bench.job(job_id).message.startswith("waits until 2")
+    with bench.database.transaction() as session:
+        session.execute(update(Job).values(not_before=Job.created_at - 1))
+    active.tick()
+    assert bench.job(job_id).status == Status.starting
