@@ -11,14 +11,16 @@ from sqlalchemy.orm import Session
 
 from api.access import require_job
 from api.principal import Principal
-from api.problems import ApiError
+from api.problems import ApiError, invalid
 from api.requests import read_request
+from api.schemas.jobs import MOST_LABELS
 from api.schemas.reruns import ChangeRequest
 from api.service import Service
 from store import jobs, tables, wake
 from store.errors import Conflict
 from store.states import Status
 from store.tombstones import bury, sweep
+from trainer.config.problems import Problem
 
 logger = logging.getLogger(__name__)
 
@@ -41,13 +43,22 @@ def cancel_job(service: Service, principal: Principal, job_id: str) -> tables.Jo
 def change_job(service: Service, principal: Principal, job_id: str, body: Mapping[str, Any]) -> tables.Job:
     """Changes priority, name and labels. Raises ApiError: 404, 409, 422."""
     request = read_request(ChangeRequest, {key: body[key] for key in body if body[key] is not None})
-    change = partial(
-        jobs.change_job,
-        actor=principal.actor,
-        priority=request.priority,
-        labels=request.labels,
-        **({"name": request.name} if "name" in body else {}),
-    )
+    name = {"name": request.name} if "name" in body else {}
+
+    def change(session: Session, job_id: str) -> tables.Job:
+        job = jobs.change_job(
+            session,
+            job_id,
+            actor=principal.actor,
+            priority=request.priority,
+            labels=request.labels,
+            **name,
+        )
+        if len(job.labels) > MOST_LABELS:
+            msg = f"the job would have {len(job.labels)} labels, expected at most {MOST_LABELS}"
+            raise invalid([Problem(("body", "labels"), msg, "Remove some: send them as null.")])
+        return job
+
     return _change(service, job_id, change)
 
 

@@ -18,6 +18,7 @@ from api.creation import checked, new_job
 from api.explain import explain
 from api.principal import Principal
 from api.problems import MOST_PROBLEMS, ApiError, invalid
+from api.references import OF_DATA, OF_JOBS, TEMPLATE
 from api.schemas.pipelines import MOST_JOBS, STEP, Pipeline, PipelineRequest
 from api.service import Service
 from api.sources import Source, StoredSources, WithSiblings
@@ -39,6 +40,9 @@ from store.tombstones import bury
 from trainer.config.problems import Problem
 from trainer.config.tasks import task_problem
 from trainer.config.values import show
+
+REFERRING = (*OF_JOBS, TEMPLATE, *OF_DATA)
+"""Arguments that may refer to other jobs."""
 
 _REFERENCE = re.compile(r"job:(?P<name>[^/]+)(?P<rest>/.*)?", re.DOTALL)
 _STEP = re.compile(STEP)
@@ -253,7 +257,10 @@ def _records(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _local_references(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Arguments that refer to jobs of the same pipeline, and the names of these."""
     config = body.get("config")
-    for argument, value in config.items() if isinstance(config, dict) else ():
+    if not isinstance(config, dict):
+        return
+    for argument in REFERRING:
+        value = config.get(argument)
         match = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
         if match and not _ID.fullmatch(match["name"]):
             yield argument, match["name"]

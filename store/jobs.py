@@ -197,9 +197,12 @@ def _has_label(key: str, value: str) -> ColumnElement[bool]:
 
 
 def queued_jobs(session: Session, limit: int = MAX_PAGE) -> list[Job]:
-    """Jobs that wait for a place and for nothing else: highest priority first, then the oldest."""
+    """Jobs that wait for a place and for nothing else: highest priority first, then the oldest. Their configs
+    and other long members are left unread.
+    """
     query = (
         select(Job)
+        .options(*(defer(column) for column in LONG))
         .where(~awaits_input(), Job.status == Status.queued)
         .order_by(Job.priority.desc(), Job.created_at, Job.id)
         .limit(limit)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import and_, func, or_, select, tuple_
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from store.inputs import awaits_input, input_states, waiting_for
@@ -36,8 +36,7 @@ def places(session: Session, jobs: Collection[Job]) -> dict[str, Place]:
     if not queued:
         return {}
     waiting = {job_id: waiting_for(states) for job_id, states in input_states(session, queued).items()}
-    rest = [job for job in jobs if job.status == Status.queued and not waiting.get(job.id)]
-    front = _front(session) if len(rest) > 1 else {job.id: _position(session, job) for job in rest}
+    front = _front(session) if any(not waiting.get(job_id) for job_id in queued) else {}
     found = {}
     for job_id in queued:
         position = front.get(job_id)
@@ -48,21 +47,6 @@ def places(session: Session, jobs: Collection[Job]) -> dict[str, Place]:
         else:
             found[job_id] = Place(position, position - 1)
     return found
-
-
-def _position(session: Session, job: Job) -> int | None:
-    """The place of one job; None behind the first `MOST_COUNTED`."""
-    before = or_(
-        Job.priority > job.priority,
-        and_(Job.priority == job.priority, tuple_(Job.created_at, Job.id) < (job.created_at, job.id)),
-    )
-    ahead = (
-        select(Job.id)
-        .where(before, Job.status == Status.queued, Job.device == job.device, ~awaits_input())
-        .limit(MOST_COUNTED)
-    )
-    count = session.execute(select(func.count()).select_from(ahead.subquery())).scalar_one()
-    return count + 1 if count < MOST_COUNTED else None
 
 
 def _front(session: Session) -> dict[str, int]:

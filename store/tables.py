@@ -247,15 +247,7 @@ class Job(Base):
         Index(None, "project", "status", "created_at", "id"),
         Index(None, "task", "created_at", "id"),
         Index(None, "name", "created_at", "id"),
-        Index(
-            "ix_jobs_queue",
-            priority.desc(),
-            "created_at",
-            "id",
-            "device",
-            sqlite_where=text("status = 'queued'"),
-            postgresql_where=text("status = 'queued'"),
-        ),
+        Index("ix_jobs_queue", "status", priority.desc(), "created_at", "id", "device"),
     )
 
     @property

@@ -204,14 +204,8 @@ def upgrade() -> None:
         batch_op.create_foreign_key(
             batch_op.f("fk_jobs_pipeline_id_pipelines"), "pipelines", ["pipeline_id"], ["id"]
         )
-    queued = sa.text("status = 'queued'")
-    op.create_index(
-        "ix_jobs_queue",
-        "jobs",
-        [sa.text("priority DESC"), "created_at", "id"],
-        sqlite_where=queued,
-        postgresql_where=queued,
-    )
+    order = ["status", sa.text("priority DESC"), "created_at", "id", "device"]
+    op.create_index("ix_jobs_queue", "jobs", order)
     op.create_table(
         "tombstones",
         sa.Column("key", sa.String(), nullable=False),

@@ -137,6 +137,13 @@ def test_priority_changes_while_a_job_is_queued_and_the_rest_always(client: http
     ]
 
 
+def test_a_job_has_a_bounded_number_of_labels(client: httpx.Client, job: Job) -> None:
+    some, more = ({f"{prefix}{n}": "" for n in range(40)} for prefix in "ab")
+    assert client.patch(job.path, json={"labels": some}).status_code == 200
+    assert places(client.patch(job.path, json={"labels": more})) == [("body", "labels")]
+    assert client.get(job.path).json()["labels"] == some
+
+
 def test_a_queued_job_tells_its_place_and_what_it_waits_for(
     client: httpx.Client, submit: Submit, config: dict
 ) -> None:
