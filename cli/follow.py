@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -9,10 +10,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from cli.client import Client, job_path
+from cli.client import Client, job_path, told
 from cli.output import duration, number, status_text, steps
+from regatta_client.following import states
 
-TERMINAL = ("succeeded", "failed", "cancelled")
 POLL_S = 0.5
 LINE_EVERY_S = 2.0
 
@@ -22,13 +23,11 @@ def follow_job(client: Client, job: str, screen: Console) -> dict[str, Any]:
 
     Survives a server that goes away for up to a minute; one that is away at first is not waited for.
     """
-    state = client.get(job_path(job))
+    state: dict[str, Any] = {}
     view: View = BarView(screen) if screen.is_terminal else LineView(screen)
-    with view:
-        view.show(state)
-        while state["status"] not in TERMINAL:
-            time.sleep(POLL_S)
-            state = client.get_patiently(job_path(job))
+    get = partial(client.connection.request, "GET", job_path(job))
+    with told(), view:
+        for state in states(get, POLL_S):
             view.show(state)
     return state
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from api.app import create_app
 from api.server import Server
-from cli.sse import Event, EventParser
+from regatta_client.sse import Event, EventParser
 from store import wake
 from store.artifacts import artifacts_for
 from store.attempts import Node, claim, place
@@ -27,6 +28,9 @@ from store.settings import Settings
 from store.states import Status
 
 DEADLINE_S = 20.0
+
+on_both_databases = pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
+"""Runs a test that uses a server of its own on SQLite and on PostgreSQL."""
 
 
 @dataclass

@@ -4,7 +4,7 @@ import asyncio
 
 import httpx
 
-from cli.sse import Event, EventParser
+from regatta_client.sse import Event, EventParser
 from store.settings import Settings
 from tests.api.parts import Job, ids, serving
 
