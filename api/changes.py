@@ -104,7 +104,7 @@ def explained_conflict(session: Session, job_id: str) -> Iterator[None]:
 def conflict(status: Status, why: str) -> ApiError:
     """409 for a job of this status, with what is possible."""
     allowed = ALLOWED[status]
-    detail = f"{why.capitalize()}. Possible now: {', '.join(allowed)}."
+    detail = f"{why[:1].upper()}{why[1:]}. Possible now: {', '.join(allowed)}."
     return ApiError("conflict", detail, job_status=status, allowed=list(allowed))
 
 

@@ -39,8 +39,10 @@ def roots(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def database_url(tmp_path: Path, migrated_sqlite: Path) -> str:
+def database_url(request: pytest.FixtureRequest, tmp_path: Path, migrated_sqlite: Path) -> str:
     """An SQLite database with all tables; `on_both_databases` runs a test on PostgreSQL too."""
+    if getattr(request, "param", "sqlite") == "postgresql":
+        return request.getfixturevalue("postgres")(request.getfixturevalue("migrated_postgres"))
     path = tmp_path / "regatta.db"
     shutil.copy(migrated_sqlite, path)
     return f"sqlite:///{path}"

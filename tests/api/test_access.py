@@ -18,7 +18,7 @@ from store.clock import database_now
 from store.keys import Scope
 from store.settings import Settings
 from tests.api.keyed import Keyed
-from tests.api.parts import Job
+from tests.api.parts import Job, on_both_databases
 
 UNKNOWN = "01890000-0000-7000-8000-000000000000"
 BELONGS_TO_NOBODY = {"family", "name", "path", "task", "host", "key_id", "project", "split", "model"}
@@ -105,6 +105,7 @@ def test_every_path_parameter_is_known_to_be_owned_or_not(keyed: Keyed) -> None:
     assert names <= OWNED.keys() | BELONGS_TO_NOBODY
 
 
+@on_both_databases
 def test_another_projects_things_are_answered_like_unknown_ones(keyed: Keyed, theirs: dict[str, str]) -> None:
     unknown = {name: f"{OWNED[name].prefix}{UNKNOWN}" for name in theirs}
     ids = [thing.removeprefix(OWNED[name].prefix) for name, thing in theirs.items()]
@@ -128,6 +129,7 @@ def test_its_owner_and_an_administrator_find_it(keyed: Keyed, theirs: dict[str, 
             assert client.get(f"/jobs/{theirs['job_id']}").status_code == 200
 
 
+@on_both_databases
 def test_no_list_shows_what_belongs_to_others(keyed: Keyed, theirs: dict[str, str]) -> None:
     ids = [thing.removeprefix(OWNED[name].prefix) for name, thing in theirs.items()]
     with keyed.client(keyed.project("other")) as stranger:

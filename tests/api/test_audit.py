@@ -10,7 +10,7 @@ from store.database import Database
 from store.events import add_event
 from store.keys import Scope
 from tests.api.keyed import Keyed
-from tests.api.parts import Job, data, places, streaming, take
+from tests.api.parts import Job, data, on_both_databases, places, streaming, take
 
 Submit = Callable[..., dict[str, Any]]
 
@@ -20,6 +20,7 @@ def told(client: httpx.Client, **query: str) -> list[tuple[str, str]]:
     return [(event["type"], event["actor"]) for event in items]
 
 
+@on_both_databases
 def test_what_was_done_and_by_whom_outlives_the_job(client: httpx.Client, submit: Submit) -> None:
     job_id = submit(name="first")["id"]
     client.post(f"/jobs/{job_id}/cancel").raise_for_status()
@@ -29,6 +30,7 @@ def test_what_was_done_and_by_whom_outlives_the_job(client: httpx.Client, submit
     assert (last["project"], last["job_id"], last["data"]["name"]) == ("default", job_id, "first")
 
 
+@on_both_databases
 def test_workers_and_the_scheduler_are_told_from_users(client: httpx.Client, job: Job) -> None:
     job.start()
     job.say({"t": 3.0, "type": "warning", "msg": "careful"})
@@ -42,6 +44,7 @@ def test_workers_and_the_scheduler_are_told_from_users(client: httpx.Client, job
     ]
 
 
+@on_both_databases
 def test_pages_hold_each_event_once(client: httpx.Client, submit: Submit) -> None:
     for _ in range(3):
         submit()
@@ -53,6 +56,7 @@ def test_pages_hold_each_event_once(client: httpx.Client, submit: Submit) -> Non
     assert first["items"][-1]["id"] < rest["items"][0]["id"]
 
 
+@on_both_databases
 def test_times_limit_what_is_shown(client: httpx.Client, submit: Submit) -> None:
     submit()
     moment = client.get("/events").json()["items"][0]["time"]
@@ -62,6 +66,7 @@ def test_times_limit_what_is_shown(client: httpx.Client, submit: Submit) -> None
     assert places(client.get("/events", params={"since": "yesterday"})) == [("query", "since")]
 
 
+@on_both_databases
 def test_a_follower_gets_what_there_is_and_what_comes_of_all_jobs(
     client: httpx.Client, submit: Submit, database: Database
 ) -> None:
@@ -77,6 +82,7 @@ def test_a_follower_gets_what_there_is_and_what_comes_of_all_jobs(
         assert take(events, 1)[0].id == late.id
 
 
+@on_both_databases
 def test_a_follower_of_few_events_among_many_goes_on(
     client: httpx.Client, submit: Submit, database: Database
 ) -> None:
@@ -91,6 +97,7 @@ def test_a_follower_of_few_events_among_many_goes_on(
         assert data(take(events, 1)[0])["message"] == "2"
 
 
+@on_both_databases
 def test_a_project_sees_its_own_events_alone(keyed: Keyed, config: dict[str, Any]) -> None:
     keyed.project("fleet")
     with (

@@ -10,7 +10,7 @@ from store.database import Database
 from store.keys import Scope, create_key, revoke_key
 from store.settings import Settings
 from tests.api.keyed import Keyed
-from tests.api.parts import serving
+from tests.api.parts import on_both_databases, serving
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,7 @@ def test_a_wrong_key_is_refused(keyed: Keyed, value: str) -> None:
     assert answer.headers["www-authenticate"].startswith("Bearer ")
 
 
+@on_both_databases
 def test_a_revoked_or_expired_key_is_refused(keyed: Keyed) -> None:
     with keyed.client(scopes=[Scope.admin]) as boss, keyed.client() as client:
         assert client.get("/jobs").status_code == 200
@@ -138,6 +139,7 @@ class TestKeyring:
         assert keyring.remembered("rgt_aaaaaaaa_" + "x" * 43) is None
 
 
+@on_both_databases
 def test_the_use_of_a_key_is_shown(keyed: Keyed) -> None:
     with keyed.client(scopes=[Scope.admin]) as boss:
         (key,) = boss.get("/keys").json()["items"]

@@ -7,9 +7,10 @@ import pytest
 
 from store.keys import Scope
 from tests.api.keyed import Keyed
-from tests.api.parts import places
+from tests.api.parts import on_both_databases, places
 
 
+@on_both_databases
 def test_a_new_key_is_shown_once_and_opens_the_service(keyed: Keyed) -> None:
     with keyed.client(scopes=[Scope.admin]) as boss:
         made = boss.post("/keys", json={"name": "ci", "scopes": ["read"], "expires_in_s": 60})
@@ -22,6 +23,7 @@ def test_a_new_key_is_shown_once_and_opens_the_service(keyed: Keyed) -> None:
         assert document["expires_at"] is not None
 
 
+@on_both_databases
 def test_keys_are_of_a_project_that_is_there(client: httpx.Client) -> None:
     answer = client.post("/keys", json={"name": "ci", "project": "nowhere"})
     assert places(answer) == [("body", "project")]
@@ -55,6 +57,7 @@ def test_an_unknown_key_cannot_be_revoked(refusing_client: httpx.Client) -> None
     assert refusing_client.delete("/keys/nope").status_code == 404
 
 
+@on_both_databases
 def test_limits_of_a_project_are_changed_and_lifted(client: httpx.Client) -> None:
     made = client.post("/projects", json={"name": "fleet", "most_queued": 3, "most_devices": 8}).json()
     assert (made["most_queued"], made["most_running"], made["most_devices"]) == (3, None, 8)
@@ -64,6 +67,7 @@ def test_limits_of_a_project_are_changed_and_lifted(client: httpx.Client) -> Non
     assert [project["name"] for project in client.get("/projects").json()["items"]] == ["default", "fleet"]
 
 
+@on_both_databases
 def test_projects_are_refused_with_a_reason(client: httpx.Client) -> None:
     assert client.post("/projects", json={"name": "default"}).json()["type"] == "urn:regatta:problem:exists"
     assert places(client.post("/projects", json={"name": "Fleet"})) == [("body", "name")]

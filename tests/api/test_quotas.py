@@ -5,7 +5,10 @@ from typing import Any
 
 import httpx
 
+from tests.api.parts import on_both_databases
 
+
+@on_both_databases
 def test_a_full_queue_is_a_429_that_says_what_to_do(
     client: httpx.Client, submit: Callable[..., dict[str, Any]], config: dict[str, Any]
 ) -> None:

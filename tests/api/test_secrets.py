@@ -11,7 +11,7 @@ from store.secretbox import ensure_key_file, open_box
 from store.secrets import secrets_of_job
 from store.settings import Settings
 from tests.api.keyed import Keyed
-from tests.api.parts import places
+from tests.api.parts import on_both_databases, places
 
 VALUE = "hf_abcdefghijklmnop"
 RIGHT = {"value": VALUE}
@@ -23,6 +23,7 @@ def _key(settings: Settings) -> None:
     ensure_key_file(settings)
 
 
+@on_both_databases
 def test_a_secret_is_set_replaced_and_deleted_and_never_shown(client: httpx.Client) -> None:
     made = client.put("/secrets/HF_TOKEN", json=RIGHT)
     assert made.status_code == 200
@@ -53,6 +54,7 @@ def test_a_value_that_cannot_be_masked_is_refused_and_not_repeated(client: httpx
     assert str(value) not in answer.text or value is None
 
 
+@on_both_databases
 def test_a_job_keeps_its_own_secrets_encrypted(
     client: httpx.Client, config: dict[str, Any], database: Database, settings: Settings
 ) -> None:
@@ -115,6 +117,7 @@ def test_without_a_key_nothing_is_kept(
         assert VALUE not in answer.text
 
 
+@on_both_databases
 def test_projects_have_secrets_of_their_own(keyed: Keyed) -> None:
     keyed.project("fleet")
     with keyed.client(scopes=[Scope.admin]) as boss, keyed.client("fleet") as member, keyed.client() as other:
