@@ -54,8 +54,14 @@ class Client:
     def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
         return self._json("GET", path, params=params)
 
-    def post(self, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any:
-        return self._json("POST", path, json=body, headers=headers)
+    def post(
+        self,
+        path: str,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return self._json("POST", path, json=body, headers=headers, params=params)
 
     def send_files(
         self,

@@ -55,13 +55,7 @@ def redeliver(
     """Send again, at once, what has not arrived."""
     from cli.client import Client, job_path
 
-    query = "" if delivery is None else f"?delivery={_quoted(delivery)}"
+    path, query = job_path(job, "webhook", "redeliver"), {"delivery": delivery} if delivery else None
     with Client() as client:
-        count = client.post(job_path(job, "webhook", "redeliver") + query)["deliveries"]
+        count = client.post(path, params=query)["deliveries"]
     print(f"{count} {'delivery is' if count == 1 else 'deliveries are'} sent again.")
-
-
-def _quoted(text: str) -> str:
-    from urllib.parse import quote
-
-    return quote(text, safe="")
