@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.problems import invalid
+from api.references import is_reference
 from api.trainer_tools import NoAnswerError, ask, below_config, problems_in
 from trainer.config.problems import Problem
 from trainer.config.tasks import TASKS_WITH_RECORDS
@@ -23,6 +24,11 @@ def preview(
     if task not in TASKS_WITH_RECORDS:
         msg = "there is no preview, because this task reads no records"
         return None, [Problem(("query", "preview"), msg, "Leave it out.")]
+    if any(is_reference(value) for value in config.values()):
+        msg = "there is no preview, because what the config refers to is not on this machine yet"
+        return None, [
+            Problem(("query", "preview"), msg, "Ask again once the job that it refers to has ended.")
+        ]
     try:
         answer = ask("trainer.preview", task, config, ["--examples", str(examples)])
     except NoAnswerError as why:

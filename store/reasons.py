@@ -174,7 +174,7 @@ REASONS: Mapping[Reason, Explanation] = {
     Reason.dependency_failed: Explanation(
         "A job whose result this one uses has failed, was cancelled, or was deleted.",
         Fault.nobody,
-        remedy="Look at the job that the message names. Once it has succeeded, retry this one.",
+        remedy="Look at the job that the message names and retry it: this one is queued again with it.",
     ),
 }
 """All reasons, in the order of a job's life."""

@@ -113,3 +113,13 @@ def test_a_task_without_records_says_that_there_is_no_preview(
     assert answer.json()["preview"] is None
     (warning,) = answer.json()["warnings"]
     assert warning["msg"] == "there is no preview, because this task reads no records"
+
+
+def test_what_another_job_will_make_is_previewed_with_the_tokenizer_that_it_is_made_with(
+    client: httpx.Client, body: dict[str, Any]
+) -> None:
+    used = client.post("/jobs", json=body).json()["id"]
+    config = body["config"] | {"model_name_or_path": f"job:{used}"}
+    answer = client.post("/jobs/validate", params={"preview": 1}, json=body | {"config": config})
+    assert answer.status_code == 200, answer.text
+    assert len(answer.json()["preview"]["examples"]) == 1

@@ -84,3 +84,18 @@ def test_each_step_goes_on_from_the_one_before(service: Service, model: Path, da
     assert "adapter_model.safetensors" in files["sft"] & files["dpo"]
     assert "model.safetensors" in files["merged"] & files["int8"]
     assert any(name.endswith((".pdmodel", ".json")) for name in files["graph"])
+
+
+def test_a_job_goes_on_from_a_checkpoint_of_another_one(service: Service, model: Path, data: Path) -> None:
+    config = {
+        "model_name_or_path": str(model),
+        "dataset_name_or_path": str(data),
+        "output_dir": "out",
+        "do_train": True,
+        "save_steps": 1,
+    }
+    first = service.wait(service.submit(config | COMMON)["id"])
+    reference = {"resume_from_checkpoint": f"job:{first['id']}/checkpoint-1", "max_steps": 3}
+    second = service.wait(service.submit(config | COMMON | reference)["id"])
+    steps = [metric["step"] for metric in service.pages(f"/jobs/{second['id']}/metrics", kind="train")]
+    assert steps == [2, 3]
