@@ -7,6 +7,7 @@ one first, run `regatta secrets rotate`, take the old one away.
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
@@ -78,16 +79,18 @@ def open_box(settings: Settings) -> SecretBox:
 
 def ensure_key_file(settings: Settings) -> None:
     """Make the key file of the data directory, unless there is one or the settings name a key."""
-    if settings.secret_key:
+    path = key_file(settings)
+    if settings.secret_key or path.exists():
         return
-    try:
-        descriptor = os.open(key_file(settings), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(new_key() + "\n")
         file.flush()
         os.fsync(file.fileno())
+    with suppress(FileExistsError):  # another process was faster: its key counts
+        os.link(temporary, path)
+    temporary.unlink()
 
 
 def key_file(settings: Settings) -> Path:

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from store.hosts import register_host, set_accepts_jobs
+from store.projects import set_limits
 from store.states import Status
 from store.tables import AttemptNode, Host, Job, OutboxMessage
 from tests.worker.bench import Bench
@@ -35,6 +36,22 @@ def test_a_job_is_placed_and_its_host_told_once(bench: Bench):
     assert bench.job(job_id).status == Status.starting
     assert bench.job(job_id).placement == [{"host": "host-a", "devices": [0]}]
     assert queue_length(bench) == 1
+
+
+def test_a_job_waits_for_its_projects_limit_and_starts_when_it_is_raised(bench: Bench):
+    register(bench, devices=2)
+    with bench.database.transaction() as session:
+        set_limits(session, "default", {"most_running": 1})
+    first, second = bench.submit(), bench.submit()
+    active = scheduler(bench)
+    active.tick()
+    active.tick()
+    assert (bench.job(first).status, bench.job(second).status) == (Status.starting, Status.queued)
+    assert bench.job(second).message == "project default runs 1 job and may run 1"
+    with bench.database.transaction() as session:
+        set_limits(session, "default", {"most_running": None})
+    active.tick()
+    assert bench.job(second).status == Status.starting
 
 
 def test_a_placement_that_nobody_claims_is_announced_again(bench: Bench):
