@@ -16,7 +16,7 @@ from api.requests import read_request
 from api.schemas.jobs import MOST_LABELS
 from api.schemas.reruns import ChangeRequest
 from api.service import Service
-from store import jobs, tables, wake
+from store import jobs, reruns, tables, wake
 from store.errors import Conflict
 from store.states import Status
 from store.tombstones import bury, sweep
@@ -46,7 +46,7 @@ def change_job(service: Service, principal: Principal, job_id: str, body: Mappin
     name = {"name": request.name} if "name" in body else {}
 
     def change(session: Session, job_id: str) -> tables.Job:
-        job = jobs.change_job(
+        job = reruns.change_job(
             session,
             job_id,
             actor=principal.actor,

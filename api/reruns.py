@@ -16,7 +16,7 @@ from api.schemas.reruns import CloneRequest, RetryRequest
 from api.service import Service
 from api.sources import StoredSources
 from api.submission import Submission
-from store import jobs, tables
+from store import reruns, tables
 from store.checkpoints import list_checkpoints
 from store.inputs import InputGone, uses_itself
 from store.states import Status
@@ -46,11 +46,11 @@ def retry_job(service: Service, principal: Principal, job_id: str, body: Mapping
     request = read_request(RetryRequest, given)
     with service.database.reading() as session:
         row = require_job(session, job_id)
-        if row.status not in jobs.RETRYABLE:
+        if row.status not in reruns.RETRYABLE:
             why = f"job {job_id} is {row.status}; only a failed or cancelled job can be retried"
             raise conflict(Status(row.status), why)
         kept = [checkpoint.name for checkpoint in list_checkpoints(session, job_id)]
-    rerun = jobs.Rerun(from_scratch=request.from_scratch)
+    rerun = reruns.Rerun(from_scratch=request.from_scratch)
     if given.keys() - {"from_scratch", "force"}:
         rerun = _rerun(service, principal, row, given, [] if request.from_scratch else kept)
     buried: list[str] = []
@@ -58,7 +58,7 @@ def retry_job(service: Service, principal: Principal, job_id: str, body: Mapping
         if request.from_scratch:
             buried = _bury_checkpoints(session, job_id)
         try:
-            job = jobs.retry_job(session, job_id, principal.actor, rerun)
+            job = reruns.retry_job(session, job_id, principal.actor, rerun)
         except InputGone as error:
             raise invalid([gone(error)]) from error
     for key in buried:
@@ -99,7 +99,7 @@ def _request_of(row: tables.Job, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _rerun(
     service: Service, principal: Principal, row: tables.Job, given: Mapping[str, Any], kept: list[str]
-) -> jobs.Rerun:
+) -> reruns.Rerun:
     """The checked changes. `kept`: the checkpoints that it goes on from."""
     sources = StoredSources(service.database, service.artifacts, row.project)
     submission = checked(service, principal, _request_of(row, given), sources=sources)
@@ -123,7 +123,7 @@ def _rerun(
     arguments = {
         name: [old.get(name), value] for name, value in submission.resolved.items() if old.get(name) != value
     }
-    return jobs.Rerun(
+    return reruns.Rerun(
         values=values | small,
         inputs=submission.inputs,
         told={"changed": told | ({"config": arguments} if arguments else {})},

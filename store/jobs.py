@@ -1,4 +1,4 @@
-"""Jobs: create, read, list, cancel, retry, delete."""
+"""Jobs: create, read, list, cancel, delete."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,23 +16,18 @@ from store.inputs import (
     add_inputs,
     awaits_input,
     dependents,
-    failure_of,
-    hold_inputs,
-    input_states,
-    inputs_of,
 )
 from store.pages import Page, decode_cursor, encode_cursor
 from store.quotas import require_room
 from store.reasons import Reason
 from store.secrets import add_job_secrets
 from store.states import TERMINAL, Status, lock_job, transition
-from store.tables import AttemptNode, Checkpoint, Job, JobEvent, JobInput, JobLabel, Metric, Pipeline
+from store.tables import AttemptNode, Job, JobEvent, JobLabel, Pipeline
 from store.webhooks import NewWebhook, announce
 
 MAX_PAGE = 1000
 SHOWN_USERS = 10
 LONG = (Job.config_given, Job.config_resolved, Job.warnings, Job.estimate, Job.evidence)
-RETRYABLE = (Status.failed, Status.cancelled)
 UNFINISHED = tuple(status for status in Status if status not in TERMINAL)
 DEFAULT_PROJECT = "default"
 """The project of everybody who shows no key."""
@@ -225,7 +220,7 @@ def request_cancel(session: Session, job_id: str, actor: str = "") -> Job:
     Asking again while it stops changes nothing.
     Raises: NotFound; Conflict when the job is finished.
     """
-    status, attempt = _locked(session, job_id)
+    status, attempt = locked_job(session, job_id)
     if status in TERMINAL:
         raise Conflict(f"job {job_id} is {status.value}; only an unfinished job can be cancelled")
     if status is Status.queued:
@@ -244,50 +239,6 @@ def request_cancel(session: Session, job_id: str, actor: str = "") -> Job:
     return existing_job(session, job_id)
 
 
-def change_job(
-    session: Session,
-    job_id: str,
-    *,
-    actor: str = "",
-    priority: int | None = None,
-    labels: Mapping[str, str | None] | None = None,
-    **name: str | None,
-) -> Job:
-    """Change what may be changed of a job at any time, and its priority while it is queued. An event tells
-    what was changed, by whom.
-
-    Args:
-        labels: set, or removed where the value is None.
-        name: `name="new"`, or `name=None` for none; left out: as it is.
-
-    Raises: NotFound; Conflict for the priority of a job that is not queued.
-    """
-    status, _ = _locked(session, job_id)
-    job = existing_job(session, job_id)
-    changed: dict[str, list[Any]] = {}
-    if priority is not None and priority != job.priority:
-        if status is not Status.queued:
-            raise Conflict(f"job {job_id} is {status.value}; only a queued job's priority can be changed")
-        changed["priority"] = [job.priority, priority]
-    if "name" in name and name["name"] != job.name:
-        changed["name"] = [job.name, name["name"]]
-    for key, value in (labels or {}).items():
-        if job.labels.get(key) != value:
-            changed[f"labels.{key}"] = [job.labels.get(key), value]
-            session.execute(delete(JobLabel).where(JobLabel.job_id == job_id, JobLabel.key == key))
-            if value is not None:
-                session.add(JobLabel(job_id=job_id, key=key, value=value))
-    if not changed:
-        return job
-    columns = {key: changed[key][1] for key in ("priority", "name") if key in changed}
-    if columns:
-        _set(session, job_id, **columns)
-    session.flush()
-    session.expire(job)
-    add_event(session, job_id, "changed", ", ".join(changed), data={"changed": changed}, actor=actor)
-    return existing_job(session, job_id)
-
-
 def _holds_devices(session: Session, job_id: str) -> bool:
     held = exists().where(AttemptNode.job_id == job_id, AttemptNode.ended_at.is_(None))
     return session.execute(select(held)).scalar_one()
@@ -300,83 +251,19 @@ def _is_claimed(session: Session, job_id: str, attempt: int) -> bool:
     return session.execute(select(claimed)).scalar_one()
 
 
-@dataclass(frozen=True)
-class Rerun:
-    """What a retry changes.
-
-    Attributes:
-        values: columns of the job with their new values.
-        inputs: what it uses from now on; None: what it used before.
-        told: what the event tells of the changes (JSON).
-        from_scratch: begin anew; what was saved so far is forgotten, its artifacts are the caller's to
-            delete.
-    """
-
-    values: Mapping[str, Any] = field(default_factory=dict)
-    inputs: tuple[Input, ...] | None = None
-    told: Mapping[str, Any] = field(default_factory=dict)
-    from_scratch: bool = False
-
-
-def retry_job(session: Session, job_id: str, actor: str = "", rerun: Rerun | None = None) -> Job:
-    """Queue a failed or cancelled job again; it goes on from its last checkpoint. The jobs that have failed
-    only because this one had are queued again with it.
-
-    Raises: NotFound; Conflict for a job in any other state, or whose inputs cannot come; InputGone;
-        QuotaExceeded.
-    """
-    rerun = rerun or Rerun()
-    require_room(session, existing_job(session, job_id).project)
-    hold_inputs(session, inputs_of(session, job_id) if rerun.inputs is None else rerun.inputs)
-    status, _ = _locked(session, job_id)
-    if status not in RETRYABLE:
-        raise Conflict(f"job {job_id} is {status.value}; only a failed or cancelled job can be retried")
-    if rerun.from_scratch and (users := dependents(session, job_id, *UNFINISHED, of_checkpoints=True)):
-        raise Conflict(f"checkpoints of job {job_id} are used by jobs that are not finished: {_some(users)}")
-    if rerun.inputs is not None:
-        session.execute(delete(JobInput).where(JobInput.job_id == job_id))
-        add_inputs(session, job_id, existing_job(session, job_id).project, rerun.inputs)
-    elif failure := failure_of(input_states(session, [job_id]).get(job_id, ())):
-        hint = "retry what it needs, which takes this job with it, or clone it with another input"
-        raise Conflict(f"job {job_id} cannot run, {failure[0]}; {hint}")
-    transition(session, job_id, Status.queued, reason=Reason.retried, data=rerun.told, actor=actor)
-    _set(session, job_id, retries=0, infrastructure_faults=0, setbacks=0, not_before=None, **rerun.values)
-    if rerun.from_scratch:
-        _forget_progress(session, job_id)
-    _revive_dependents(session, job_id, actor)
-    return existing_job(session, job_id)
-
-
-def _forget_progress(session: Session, job_id: str) -> None:
-    session.execute(delete(Checkpoint).where(Checkpoint.job_id == job_id))
-    session.execute(delete(Metric).where(Metric.job_id == job_id))
-    _set(session, job_id, fresh_attempt=Job.attempt, progress={})
-
-
-def _revive_dependents(session: Session, job_id: str, actor: str) -> None:
-    for dependent in dependents(session, job_id, Status.failed, reason=Reason.dependency_failed):
-        lock_job(session, dependent)
-        if failure_of(input_states(session, [dependent])[dependent]):
-            continue  # it needs another job too, which has failed as well
-        message = f"Job {job_id}, which it needs, was retried."
-        if transition(session, dependent, Status.queued, reason=Reason.retried, message=message, actor=actor):
-            _set(session, dependent, evidence=None)
-            _revive_dependents(session, dependent, actor)
-
-
 def delete_job(session: Session, job_id: str, actor: str = "") -> None:
     """Forget a finished job and everything the database knows of it, but its events: the last tells of this.
 
     Raises: NotFound; Conflict while the job is not finished, still holds devices, or is used by jobs that are
         not finished.
     """
-    status, _ = _locked(session, job_id)
+    status, _ = locked_job(session, job_id)
     if status not in TERMINAL:
         raise Conflict(f"job {job_id} is {status.value}; cancel it before you delete it")
     if _holds_devices(session, job_id):
         raise Conflict(f"job {job_id} has ended, but a host still winds it down; try again in a minute")
     if users := dependents(session, job_id, *UNFINISHED):
-        users_shown = f"jobs that are not finished: {_some(users)}"
+        users_shown = f"jobs that are not finished: {shown_ids(users)}"
         raise Conflict(f"job {job_id} is used by {users_shown}; cancel them first")
     job = existing_job(session, job_id)
     pipeline_id = job.pipeline_id
@@ -387,7 +274,8 @@ def delete_job(session: Session, job_id: str, actor: str = "") -> None:
         _forget_empty_pipeline(session, pipeline_id)
 
 
-def _some(job_ids: list[str]) -> str:
+def shown_ids(job_ids: list[str]) -> str:
+    """The first ids of a list, for messages."""
     return ", ".join(job_ids[:SHOWN_USERS]) + (", …" if len(job_ids) > SHOWN_USERS else "")
 
 
@@ -402,7 +290,7 @@ def update_progress(session: Session, job_id: str, attempt: int, **progress: Any
     if seen is None or seen[1] != attempt:
         return False
     known = session.execute(select(Job.progress).where(Job.id == job_id)).scalar_one()
-    _set(session, job_id, progress={**known, **progress}, updated_at=database_now(session))
+    set_columns(session, job_id, progress={**known, **progress}, updated_at=database_now(session))
     return True
 
 
@@ -414,12 +302,14 @@ def existing_job(session: Session, job_id: str) -> Job:
     return job
 
 
-def _locked(session: Session, job_id: str) -> tuple[Status, int]:
+def locked_job(session: Session, job_id: str) -> tuple[Status, int]:
+    """Hold the job's row until the transaction ends; its status and attempt number. Raises: NotFound."""
     seen = lock_job(session, job_id)
     if seen is None:
         raise NotFound(f"there is no job {job_id!r}")
     return seen
 
 
-def _set(session: Session, job_id: str, **values: Any) -> None:
+def set_columns(session: Session, job_id: str, **values: Any) -> None:
+    """Set columns of a job that the caller holds."""
     session.execute(update(Job).where(Job.id == job_id).values(**values))

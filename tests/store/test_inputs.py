@@ -8,8 +8,9 @@ from store.checkpoints import RESULT, Published, record_checkpoint
 from store.database import Database
 from store.errors import Conflict
 from store.inputs import Input, InputGone, input_states, waiting_for
-from store.jobs import Rerun, delete_job, existing_job, queued_jobs, request_cancel, retry_job
+from store.jobs import delete_job, existing_job, queued_jobs, request_cancel
 from store.reasons import Reason
+from store.reruns import Rerun, retry_job
 from store.states import Status, transition
 from store.tables import Job
 from tests.store.given import queued_job

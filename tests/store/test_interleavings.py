@@ -17,11 +17,12 @@ from store.attempts import Node, claim, place, release, renew
 from store.database import Database
 from store.errors import Conflict
 from store.events import list_events
-from store.jobs import existing_job, request_cancel, retry_job
+from store.jobs import existing_job, request_cancel
 from store.outbox import publish
 from store.reaper import reap
 from store.reasons import Reason
 from store.reports import Outcome, finish, report
+from store.reruns import retry_job
 from store.retry_policy import RetryPolicy
 from store.states import ACTIVE, TERMINAL, TRANSITIONS, Status
 from store.tables import Attempt, AttemptNode

@@ -18,11 +18,11 @@ from store.jobs import (
     list_jobs,
     queued_jobs,
     request_cancel,
-    retry_job,
     update_progress,
 )
 from store.reasons import Reason
 from store.reports import Outcome, finish
+from store.reruns import retry_job
 from store.states import Status, transition
 from store.tables import Base, Host, Job, JobEvent
 from tests.store.given import HOST, OWNER, TTL_S, claimed_job, host, new_job, placed_job, queued_job

@@ -9,9 +9,10 @@ from store.attempts import Node, place
 from store.database import Database
 from store.errors import QuotaExceeded
 from store.idempotency import create_or_replay
-from store.jobs import existing_job, request_cancel, retry_job
+from store.jobs import existing_job, request_cancel
 from store.projects import create_project, set_limits
 from store.quotas import Quota, may_start, quotas
+from store.reruns import retry_job
 from store.states import Status
 from tests.store.given import HOST, host, new_job, placed_job, queued_job
 

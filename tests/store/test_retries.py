@@ -6,9 +6,10 @@ from sqlalchemy import update
 from store.attempts import Node, claim, place
 from store.clock import database_now
 from store.database import Database
-from store.jobs import existing_job, retry_job
+from store.jobs import existing_job
 from store.reasons import FAULTS, INTERRUPTIONS, REASONS, Fault, Reason, Retry
 from store.reports import Outcome, finish, report
+from store.reruns import retry_job
 from store.retry_policy import RetryPolicy
 from store.states import Status
 from store.tables import Job

@@ -6,7 +6,7 @@ from pathlib import Path
 from store.checkpoints import RESULT, get_checkpoint
 from store.datasets import NewDataset, create_or_find, dataset_key
 from store.inputs import Input
-from store.jobs import Rerun, retry_job
+from store.reruns import Rerun, retry_job
 from store.tables import Job
 from tests.worker.bench import Bench
 
