@@ -8,6 +8,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.authentication import is_open
+from api.openai_face.errors import PREFIX, OpenAIError, refusals
+from api.openai_face.schemas import FineTuningRequest
 from api.principal import READING, SCOPE_MARK
 from api.schemas.jobs import JobRequest
 from api.schemas.keys import KeyRequest
@@ -20,6 +22,7 @@ from api.schemas.secrets import SecretRequest
 REF = "#/components/schemas/{model}"
 ALWAYS = (401, 403, 421, 422, 429, 500, 503)
 """Statuses that every call may answer: no key, the guard's, bad parameters, a failure, the database away."""
+ALWAYS_OPENAI = (400, *(status for status in ALWAYS if status != 422))
 KEY_SCHEME = "key"
 BODIES: tuple[type[BaseModel], ...] = (
     JobRequest,
@@ -31,6 +34,7 @@ BODIES: tuple[type[BaseModel], ...] = (
     SecretRequest,
     ProjectRequest,
     LimitsRequest,
+    FineTuningRequest,
 )
 """What calls read by themselves."""
 
@@ -44,19 +48,20 @@ def describe(app: FastAPI) -> dict[str, Any]:
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        schemas |= _schemas(Problem, *BODIES)
+        schemas |= _schemas(Problem, OpenAIError, *BODIES)
         document["components"]["securitySchemes"] = {KEY_SCHEME: {"type": "http", "scheme": "bearer"}}
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
-                _document_problems(operation["responses"])
+                _document_problems(operation["responses"], path)
                 _document_key(operation, method.upper(), path)
         app.openapi_schema = document
     return app.openapi_schema
 
 
-def _document_problems(responses: dict[str, Any]) -> None:
+def _document_problems(responses: dict[str, Any], path: str) -> None:
     responses.pop("422", None)
-    for status, answer in answers(*ALWAYS).items():
+    always = refusals(*ALWAYS_OPENAI) if path.startswith(PREFIX) else answers(*ALWAYS)
+    for status, answer in always.items():
         responses.setdefault(str(status), answer)
 
 

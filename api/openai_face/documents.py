@@ -17,7 +17,7 @@ from api.openai_face.schemas import (
     Hyperparameters,
     JobCheckpoint,
     JobError,
-    Model,
+    ModelObject,
     Supervised,
     SupervisedMethod,
 )
@@ -85,9 +85,9 @@ def checkpoint(job: tables.Job, row: tables.Checkpoint, losses: Mapping[int, Any
     )
 
 
-def trained_model(row: tables.Job) -> Model:
+def trained_model(row: tables.Job) -> ModelObject:
     """The model that a job has made."""
-    return Model(id=_name(row), created=int(row.finished_at or row.updated_at), owned_by=row.project)
+    return ModelObject(id=_name(row), created=int(row.finished_at or row.updated_at), owned_by=row.project)
 
 
 def _name(row: tables.Job, step: int | None = None) -> str:

@@ -2,14 +2,18 @@
 
 import json
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
+from pydantic import BaseModel, Field
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems import MEDIA_TYPE, TYPE_PREFIX
 
 PREFIX = "/v1/"
+ERROR = "OpenAIError"
+"""Name of the shape in the description of the API."""
 MOST_SHOWN = 10
 """Problems that a message tells of."""
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -33,6 +37,31 @@ PARAMETERS = {
     "seed": "seed",
 }
 """What arguments of a config are called in OpenAI's API."""
+
+
+class ErrorObject(BaseModel):
+    message: str = Field(description="What is wrong, and what to do about it")
+    type: str
+    param: str | None = Field(description="The parameter that is wrong, the first of several")
+    code: str | None = Field(description="The kind of problem")
+
+
+class OpenAIError(BaseModel):
+    """A refusal of OpenAI's API."""
+
+    error: ErrorObject
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI entries of refusals with these statuses, for a route's `responses`."""
+    schema = {"$ref": f"#/components/schemas/{ERROR}"}
+    return {
+        status: {
+            "description": HTTPStatus(status).phrase,
+            "content": {"application/json": {"schema": schema}},
+        }
+        for status in statuses
+    }
 
 
 class OpenAIErrors:

@@ -19,7 +19,7 @@ from api.openai_face.schemas import (
     JobCheckpoint,
     JobEvent,
     ListOf,
-    Model,
+    ModelObject,
 )
 from api.openai_face.upload import WITH_SYSTEM
 from api.principal import Principal
@@ -142,9 +142,9 @@ def checkpoints(service: Service, job: tables.Job, after: str | None, limit: int
     return ListOf[JobCheckpoint](data=items[start : start + limit], has_more=start + limit < len(items))
 
 
-def trained_models(service: Service, principal: Principal) -> list[Model]:
+def trained_models(service: Service, principal: Principal) -> list[ModelObject]:
     """The models that jobs of this API have made, newest first."""
-    models: list[Model] = []
+    models: list[ModelObject] = []
     cursor = None
     with service.database.reading() as session:
         while True:

@@ -86,7 +86,7 @@ class FileObject(BaseModel):
     status_details: str | None = None
 
 
-class Deleted(BaseModel):
+class DeletedFile(BaseModel):
     id: str
     object: Literal["file"] = "file"
     deleted: Literal[True] = True
@@ -175,7 +175,7 @@ class JobCheckpoint(BaseModel):
     metrics: CheckpointMetrics
 
 
-class Model(BaseModel):
+class ModelObject(BaseModel):
     id: str
     object: Literal["model"] = "model"
     created: int
@@ -190,6 +190,6 @@ class ListOf(BaseModel, Generic[Item]):
     has_more: bool
 
 
-class Models(BaseModel):
+class ModelList(BaseModel):
     object: Literal["list"] = "list"
-    data: list[Model]
+    data: list[ModelObject]

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from api.problems import TITLES
+from api.problems import MEDIA_TYPE, TITLES
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+OPENAI_ERROR = {"$ref": "#/components/schemas/OpenAIError"}
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
 
 
@@ -29,13 +30,17 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
             yield path, method, operation
 
 
-def test_every_refusal_has_the_one_problem_shape(document: dict[str, Any]) -> None:
+def test_every_refusal_has_the_shape_of_its_api(document: dict[str, Any]) -> None:
     for path, method, operation in operations(document):
+        of_openai = path.startswith("/v1/")
+        shape = (
+            {"application/json": {"schema": OPENAI_ERROR}} if of_openai else {MEDIA_TYPE: {"schema": PROBLEM}}
+        )
         for status, answer in operation["responses"].items():
             if int(status) >= 400:
-                shape = {"application/problem+json": {"schema": PROBLEM}}
                 assert answer["content"] == shape, (path, method, status)
-        assert {"401", "403", "421", "422", "500", "503"} <= operation["responses"].keys()
+        invalid = "400" if of_openai else "422"
+        assert {"401", "403", "421", invalid, "500", "503"} <= operation["responses"].keys()
 
 
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
@@ -45,7 +50,8 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
 
 
 def test_the_guide_names_every_call_and_no_other(document: dict[str, Any]) -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    docs = Path(__file__).parents[2] / "docs"
+    guide = "".join((docs / page).read_text() for page in ("api.md", "openai.md"))
     named = re.findall(r"^\| `((?:GET|POST|PUT|PATCH|DELETE) /[^`]*)` \|", guide, re.MULTILINE)
     assert sorted(named) == sorted(f"{method.upper()} {path}" for path, method, _ in operations(document))
     assert named
@@ -91,7 +97,8 @@ def test_every_other_method_is_a_405_that_allows_the_right_ones(
                 answer = refusing_client.request(method, path)
                 assert answer.status_code == 405, (method, path)
                 assert set(answer.headers["allow"].split(", ")) == allowed
-                assert answer.headers["content-type"] == "application/problem+json"
+                expected = "application/json" if path.startswith("/v1/") else MEDIA_TYPE
+                assert answer.headers["content-type"] == expected
 
 
 values = st.recursive(

@@ -2,23 +2,48 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import anyio.to_thread
 from fastapi import APIRouter, Query, Request, Response
 
+from api.datasets.bodies import FORM
 from api.datasets.receiving import receive
 from api.datasets.storing import delete_dataset, receiving, store_upload
 from api.openai_face import files
-from api.openai_face.schemas import Deleted, FileObject, ListOf
-from api.openai_face.upload import FineTuneForm, TrainingFile
+from api.openai_face.errors import refusals
+from api.openai_face.schemas import DeletedFile, FileObject, ListOf
+from api.openai_face.upload import PURPOSE, FineTuneForm, TrainingFile
 from api.principal import PrincipalDep
 from api.service import ServiceDep
 
-router = APIRouter(prefix="/v1/files", tags=["openai"], include_in_schema=False)
+BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            FORM: {
+                "schema": {
+                    "type": "object",
+                    "required": ["file", "purpose"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary"},
+                        "purpose": {"type": "string", "enum": [PURPOSE]},
+                    },
+                }
+            }
+        },
+    }
+}
+CONTENT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The file, or the range of it that the Range header asks for",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+router = APIRouter(prefix="/v1/files", tags=["openai"])
 
 
-@router.post("")
+@router.post("", responses=refusals(408, 413, 415, 507), openapi_extra=BODY)
 async def upload(request: Request, service: ServiceDep, principal: PrincipalDep) -> FileObject:
     """Store a training file; every line is checked first."""
 
@@ -45,26 +70,26 @@ def list_all(
     purpose: str | None = None,
 ) -> ListOf[FileObject]:
     """Files; all of them are to be trained on."""
-    if purpose not in (None, "fine-tune"):
+    if purpose not in (None, PURPOSE):
         return ListOf[FileObject](data=[], has_more=False)
     return files.list_files(service, principal, after, limit, newest_first=order == "desc")
 
 
-@router.get("/{file_id}")
+@router.get("/{file_id}", responses=refusals(404))
 def show(service: ServiceDep, file_id: str) -> FileObject:
     """One file."""
     return files.file_object(files.require_file(service, file_id))
 
 
-@router.get("/{file_id}/content")
+@router.get("/{file_id}/content", responses=CONTENT | refusals(404, 416), response_class=Response)
 def content(request: Request, service: ServiceDep, file_id: str) -> Response:
     """The file as it was uploaded."""
     return files.content(request, service, files.require_file(service, file_id))
 
 
-@router.delete("/{file_id}")
-def delete(service: ServiceDep, principal: PrincipalDep, file_id: str) -> Deleted:
+@router.delete("/{file_id}", responses=refusals(404, 409))
+def delete(service: ServiceDep, principal: PrincipalDep, file_id: str) -> DeletedFile:
     """Forget a file that no job needs."""
     row = files.require_file(service, file_id)
     delete_dataset(service, principal, row.id)
-    return Deleted(id=file_id)
+    return DeletedFile(id=file_id)

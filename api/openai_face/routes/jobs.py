@@ -8,14 +8,16 @@ from fastapi import APIRouter, Depends, Query, Request
 from api.body import read_json_object
 from api.changes import cancel_job
 from api.openai_face import jobs
+from api.openai_face.errors import refusals
 from api.openai_face.identifiers import JOB, bare
-from api.openai_face.schemas import FineTuningJob, JobCheckpoint, JobEvent, ListOf
+from api.openai_face.schemas import FineTuningJob, FineTuningRequest, JobCheckpoint, JobEvent, ListOf
+from api.openapi import json_body
 from api.principal import PrincipalDep
 from api.query import DEEP_QUERY
 from api.routes.jobs import IdempotencyKey
 from api.service import ServiceDep
 
-router = APIRouter(prefix="/v1/fine_tuning/jobs", tags=["openai"], include_in_schema=False)
+router = APIRouter(prefix="/v1/fine_tuning/jobs", tags=["openai"])
 
 After = Annotated[str | None, Query(max_length=300)]
 
@@ -24,7 +26,7 @@ async def _body(request: Request, service: ServiceDep) -> dict[str, Any]:
     return await read_json_object(request, service.settings.max_body_bytes, service.settings.body_timeout_s)
 
 
-@router.post("")
+@router.post("", responses=refusals(408, 409, 413, 415), openapi_extra=json_body(FineTuningRequest))
 async def create(
     service: ServiceDep,
     principal: PrincipalDep,
@@ -53,34 +55,34 @@ def list_all(
     return jobs.list_all(service, principal, after, limit, wanted)
 
 
-@router.get("/{fine_tuning_job_id}")
+@router.get("/{fine_tuning_job_id}", responses=refusals(404))
 def show(service: ServiceDep, fine_tuning_job_id: str) -> FineTuningJob:
     """One job as it is now."""
     return jobs.show(service, jobs.require_job(service, fine_tuning_job_id))
 
 
-@router.post("/{fine_tuning_job_id}/cancel")
+@router.post("/{fine_tuning_job_id}/cancel", responses=refusals(404, 409))
 def cancel(service: ServiceDep, principal: PrincipalDep, fine_tuning_job_id: str) -> FineTuningJob:
     """Stop a job; while it runs it saves a checkpoint first."""
     jobs.require_job(service, fine_tuning_job_id)
     return jobs.show(service, cancel_job(service, principal, bare(fine_tuning_job_id, JOB)))
 
 
-@router.post("/{fine_tuning_job_id}/pause")
+@router.post("/{fine_tuning_job_id}/pause", responses=refusals(404))
 def pause(service: ServiceDep, fine_tuning_job_id: str) -> FineTuningJob:
     """Refused: no state of a job is a pause."""
     jobs.require_job(service, fine_tuning_job_id)
     raise jobs.not_supported("paused")
 
 
-@router.post("/{fine_tuning_job_id}/resume")
+@router.post("/{fine_tuning_job_id}/resume", responses=refusals(404))
 def resume(service: ServiceDep, fine_tuning_job_id: str) -> FineTuningJob:
     """Refused: no state of a job is a pause."""
     jobs.require_job(service, fine_tuning_job_id)
     raise jobs.not_supported("resumed")
 
 
-@router.get("/{fine_tuning_job_id}/events")
+@router.get("/{fine_tuning_job_id}/events", responses=refusals(404))
 def list_events(
     service: ServiceDep,
     fine_tuning_job_id: str,
@@ -91,7 +93,7 @@ def list_events(
     return jobs.list_events(service, jobs.require_job(service, fine_tuning_job_id), after, limit)
 
 
-@router.get("/{fine_tuning_job_id}/checkpoints")
+@router.get("/{fine_tuning_job_id}/checkpoints", responses=refusals(404))
 def list_checkpoints(
     service: ServiceDep,
     fine_tuning_job_id: str,
