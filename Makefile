@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: install demo test test-chaos test-parallel test-oracle lint format serve bench
+.PHONY: install demo test test-chaos test-fuzz test-parallel test-oracle lint format serve bench
 
 install: $(STAMP)
 
@@ -21,6 +21,10 @@ test: install
 
 test-chaos: install
 	$(BIN)/pytest -m chaos
+
+# Many random calls of every operation, on both databases: a quarter of an hour.
+test-fuzz: install
+	$(BIN)/pytest -m fuzz tests/api/test_schemathesis.py
 
 # Every combination of layout, family and method, and a table of how far each is from one process.
 test-parallel: install

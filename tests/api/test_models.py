@@ -46,7 +46,9 @@ def test_broken_weights_are_told(client: httpx.Client, roots: Path) -> None:
     assert "not a whole safetensors file" in client.get("/models/gemma").json()["problem"]
 
 
-@pytest.mark.parametrize("name", ["nothing", "../data", "owner/nothing", "%2e%2e/%2e%2e/etc"])
+@pytest.mark.parametrize(
+    "name", ["nothing", "../data", "owner/nothing", "%2e%2e/%2e%2e/etc", "%00", "gem%00ma"]
+)
 def test_other_names_are_not_found(refusing_client: httpx.Client, name: str) -> None:
     assert refusing_client.get(f"/models/{name}").status_code == 404
 

@@ -94,7 +94,7 @@ class Finder:
             )
         try:
             return self._existing(name, given)
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             return Problem((name,), f"got {show(given)}: {reason}", f"Give a folder{self.place()}.")
 
