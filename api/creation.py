@@ -1,7 +1,7 @@
 """Stores what POST /jobs asks for, once per Idempotency-Key."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,11 +54,21 @@ class Creation:
     webhook_secret: str | None = None
 
 
-def create_job(service: Service, principal: Principal, body: Mapping[str, Any], key: str | None) -> Creation:
+def create_job(
+    service: Service,
+    principal: Principal,
+    body: Mapping[str, Any],
+    key: str | None,
+    translate: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda body: body,
+) -> Creation:
     """The job of this body.
 
     A known key is answered before anything is checked: what could be submitted then may not be possible any
     more, and the client only wants to know what became of its first request.
+
+    Args:
+        translate: makes the body of POST /jobs of one that is sent elsewhere; a repetition is not translated
+            again.
 
     Raises:
         ApiError: 422 for a bad body; 409 for a key that came with another body.
@@ -68,7 +78,7 @@ def create_job(service: Service, principal: Principal, body: Mapping[str, Any], 
         known = _known(service, principal.project, key, canonical)
         if known is not None:
             return Creation(known, created=False)
-        submission = checked(service, principal, body)
+        submission = checked(service, principal, translate(body))
         webhook = prepare(service.settings, submission.request.webhook)
         job, created = _store(service, new_job(principal, submission, webhook), key, canonical)
     except IdempotencyConflict as error:

@@ -37,6 +37,13 @@ PARAMETERS = {
     "seed": "seed",
 }
 """What arguments of a config are called in OpenAI's API."""
+MEMBERS = {
+    "labels": "metadata",
+    "name": "suffix",
+    "resources": "regatta.resources",
+    "webhook": "regatta.webhook",
+}
+"""What members of the body of POST /jobs are called there."""
 
 
 class ErrorObject(BaseModel):
@@ -134,4 +141,5 @@ def _parameter(loc: list[str | int]) -> str | None:
     parts = [str(part) for part in loc[1:]]
     if parts[:1] == ["config"] and len(parts) > 1:
         return PARAMETERS.get(parts[1], f"regatta.config.{parts[1]}")
+    parts[:1] = [MEMBERS.get(part, part) for part in parts[:1]]
     return ".".join(parts) or None

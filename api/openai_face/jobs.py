@@ -1,6 +1,8 @@
 """Fine-tuning jobs of OpenAI's API: the jobs that were made through it."""
 
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 from pydantic import ValidationError
 from sqlalchemy import select
@@ -40,27 +42,34 @@ from trainer.config.problems import Problem
 LISTED_AT = "/v1/fine_tuning/jobs"
 
 
-def create(service: Service, principal: Principal, body: Mapping[str, object], key: str | None) -> Creation:
+def create(service: Service, principal: Principal, body: Mapping[str, Any], key: str | None) -> Creation:
     """The job of a body. Raises ApiError (422) with everything that is wrong."""
+    return create_job(service, principal, body, key, partial(_translated, service, principal))
+
+
+def _translated(service: Service, principal: Principal, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of POST /jobs for one of POST /v1/fine_tuning/jobs."""
+    request = _read(body)
+    training = named_file(service, principal, "training_file", request.training_file)
+    task = task_of(request, training)
+    sources = StoredSources(service.database, service.artifacts, principal.project)
+    facts = model_facts(reference(request.model), service.roots, sources)
+    _require_template(request, facts, training)
+    data = training
+    if request.validation_file is not None:
+        validation = named_file(service, principal, "validation_file", request.validation_file)
+        data = joined(service, principal, training, validation)
+    return job_body(request, task, training, data, facts, _has_gpu(service, request))
+
+
+def _read(body: Mapping[str, Any]) -> FineTuningRequest:
     try:
-        request = FineTuningRequest.model_validate(body)
+        return FineTuningRequest.model_validate(body)
     except ValidationError as error:
         known = (*FineTuningRequest.model_fields, *DpoHyperparametersRequest.model_fields)
         raise invalid(
             [explain(each, ("body",), known) for each in error.errors(include_url=False)]
         ) from error
-    training = named_file(service, principal, "training_file", request.training_file)
-    data = training
-    if request.validation_file is not None:
-        validation = named_file(service, principal, "validation_file", request.validation_file)
-        data = joined(service, principal, training, validation)
-    task = task_of(request, training)
-    sources = StoredSources(service.database, service.artifacts, principal.project)
-    facts = model_facts(reference(request.model), service.roots, sources)
-    _require_template(request, facts, training)
-    return create_job(
-        service, principal, job_body(request, task, training, data, facts, _has_gpu(service, request)), key
-    )
 
 
 def _require_template(request: FineTuningRequest, facts: ModelFacts, training: tables.Dataset) -> None:

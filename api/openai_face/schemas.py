@@ -62,7 +62,7 @@ class Extras(Strict):
 class FineTuningRequest(Strict):
     """The body of POST /v1/fine_tuning/jobs."""
 
-    model: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+    model: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     training_file: Annotated[str, StringConstraints(min_length=1, max_length=100)]
     validation_file: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
     method: MethodRequest | None = None

@@ -117,6 +117,8 @@ def test_arguments_of_the_service_go_in_an_extra_of_the_body(
         ({"hyperparameters": {"n_epochs": 0}}, "hyperparameters.n_epochs", "got 0"),
         ({"suffix": "a:b"}, "suffix", "a:b"),
         ({"metadata": {"fine_tuning/api": "x"}}, "metadata.fine_tuning/api", "own labels"),
+        ({"metadata": {"long": "x" * 300}}, "metadata.long", "200"),
+        ({"extra_body": {"regatta": {"resources": {"nodes": 2}}}}, "regatta.resources.nodes", "one host"),
         ({"integrations": [{"type": "wandb", "wandb": {"project": "p"}}]}, "integrations", ""),
         ({"extra_body": {"colour": "red"}}, "colour", ""),
         ({"extra_body": {"regatta": {"config": {"lora": 7}}}}, "regatta.config.lora", ""),
@@ -143,6 +145,19 @@ def test_system_messages_want_a_chat_template(face: OpenAI, roots: Path) -> None
         "{% for message in messages %}{{ message.content }}{% endfor %}"
     )
     assert face.fine_tuning.jobs.create(model="gemma", training_file=training_file).status == "queued"
+
+
+def test_a_repeated_call_makes_one_job(face: OpenAI, training_file: str) -> None:
+    headers = {"Idempotency-Key": "once"}
+    first, again = (
+        face.fine_tuning.jobs.create(model="gemma", training_file=training_file, extra_headers=headers)
+        for _ in range(2)
+    )
+    assert first.id == again.id
+    with pytest.raises(openai.ConflictError):
+        face.fine_tuning.jobs.create(
+            model="gemma", training_file=training_file, seed=1, extra_headers=headers
+        )
 
 
 def test_jobs_are_listed_newest_first_and_filtered_by_metadata(face: OpenAI, training_file: str) -> None:
