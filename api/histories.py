@@ -40,7 +40,8 @@ LastEventId = Annotated[
 
 def stream_answers(*others: str) -> dict[int | str, dict[str, Any]]:
     """The OpenAPI entry of a history's 200: what it offers beside a JSON page."""
-    content = {media_type: {"schema": {"type": "string"}} for media_type in (EVENTS, *others)}
+    content: dict[str, Any] = {media_type: {"schema": {"type": "string"}} for media_type in others}
+    content[EVENTS] = {}  # a schema would be one of all that is sent, which has no end
     return {200: {"description": "A page, or a stream that ends with an `end` event", "content": content}}
 
 

@@ -22,7 +22,10 @@ from api.schemas.secrets import SecretRequest
 REF = "#/components/schemas/{model}"
 ALWAYS = (401, 403, 421, 422, 429, 500, 503)
 """Statuses that every call may answer: no key, the guard's, bad parameters, a failure, the database away."""
-ALWAYS_OPENAI = (400, *(status for status in ALWAYS if status != 422))
+WITH_BODY = (400, 408, 413, 415)
+"""Statuses that every call with a body may answer: unreadable, late, too large, of another media type."""
+INVALID_OF_OPENAI = 400
+"""What there is in place of 422."""
 KEY_SCHEME = "key"
 BODIES: tuple[type[BaseModel], ...] = (
     JobRequest,
@@ -52,15 +55,20 @@ def describe(app: FastAPI) -> dict[str, Any]:
         document["components"]["securitySchemes"] = {KEY_SCHEME: {"type": "http", "scheme": "bearer"}}
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
-                _document_problems(operation["responses"], path)
+                _document_problems(operation, path)
                 _document_key(operation, method.upper(), path)
         app.openapi_schema = document
     return app.openapi_schema
 
 
-def _document_problems(responses: dict[str, Any], path: str) -> None:
+def _document_problems(operation: dict[str, Any], path: str) -> None:
+    responses = operation["responses"]
     responses.pop("422", None)
-    always = refusals(*ALWAYS_OPENAI) if path.startswith(PREFIX) else answers(*ALWAYS)
+    statuses = {*ALWAYS, *(WITH_BODY if "requestBody" in operation else ())}
+    if path.startswith(PREFIX):
+        always = refusals(*sorted(statuses - {422} | {INVALID_OF_OPENAI}))
+    else:
+        always = answers(*sorted(statuses))
     for status, answer in always.items():
         responses.setdefault(str(status), answer)
 

@@ -30,14 +30,16 @@ def show(service: ServiceDep, job_id: str, name: str) -> Checkpoint:
     return Checkpoint.of(require_checkpoint(service, job_id, name))
 
 
-@router.get("/jobs/{job_id}/checkpoints/{name}/files/{path:path}", responses=FILE_ANSWERS)
+@router.get(
+    "/jobs/{job_id}/checkpoints/{name}/files/{path:path}", responses=FILE_ANSWERS, response_class=Response
+)
 @router.head("/jobs/{job_id}/checkpoints/{name}/files/{path:path}", include_in_schema=False)
 def download_file(request: Request, service: ServiceDep, job_id: str, name: str, path: str) -> Response:
     """One file, or the range of it that the Range header asks for."""
     return file_response(request, service.artifacts, require_checkpoint(service, job_id, name), path)
 
 
-@router.get("/jobs/{job_id}/checkpoints/{name}/archive", responses=ARCHIVE_ANSWERS)
+@router.get("/jobs/{job_id}/checkpoints/{name}/archive", responses=ARCHIVE_ANSWERS, response_class=Response)
 @router.head("/jobs/{job_id}/checkpoints/{name}/archive", include_in_schema=False)
 def download_archive(request: Request, service: ServiceDep, job_id: str, name: str) -> Response:
     """All files as one tar stream, in a folder of the checkpoint's name."""

@@ -67,7 +67,7 @@ BODY = {
         },
     }
 }
-REFUSALS = answers(400, 408, 413, 415, 507)
+REFUSALS = answers(507)
 
 
 @router.post("/datasets", status_code=201, responses=KNOWN | REFUSALS, openapi_extra=BODY)
@@ -148,7 +148,7 @@ def show(service: ServiceDep, dataset_id: str) -> Dataset:
     return Dataset.of(_find(service, dataset_id))
 
 
-@router.get("/datasets/{dataset_id}/files/{split}", responses=FILE_ANSWERS)
+@router.get("/datasets/{dataset_id}/files/{split}", responses=FILE_ANSWERS, response_class=Response)
 @router.head("/datasets/{dataset_id}/files/{split}", include_in_schema=False)
 def download_file(request: Request, service: ServiceDep, dataset_id: str, split: str) -> Response:
     """The file of a split, or the range of it that the Range header asks for."""

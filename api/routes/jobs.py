@@ -70,7 +70,7 @@ OptionalBody = Annotated[dict[str, Any], Depends(_optional_body)]
 @router.post(
     "/jobs",
     status_code=201,
-    responses=REPLAYED | answers(400, 408, 409, 413, 415, 429),
+    responses=REPLAYED | answers(409),
     openapi_extra=json_body(JobRequest),
 )
 async def submit(
@@ -87,7 +87,7 @@ async def submit(
     return await run_in_threadpool(show_now, service, made.job, made.webhook_secret)
 
 
-@router.post("/jobs/validate", responses=answers(400, 408, 413, 415), openapi_extra=json_body(JobRequest))
+@router.post("/jobs/validate", responses=answers(409), openapi_extra=json_body(JobRequest))
 async def validate(
     service: ServiceDep,
     principal: PrincipalDep,
@@ -170,7 +170,7 @@ def cancel(service: ServiceDep, principal: PrincipalDep, job_id: str) -> Job:
 
 @router.post(
     "/jobs/{job_id}/retry",
-    responses=answers(400, 404, 409, 413, 415, 429),
+    responses=answers(404, 409),
     openapi_extra=json_body(RetryRequest, required=False),
 )
 async def retry(service: ServiceDep, principal: PrincipalDep, job_id: str, body: OptionalBody) -> Job:
@@ -184,7 +184,7 @@ async def retry(service: ServiceDep, principal: PrincipalDep, job_id: str, body:
 @router.post(
     "/jobs/{job_id}/clone",
     status_code=201,
-    responses=REPLAYED | answers(400, 404, 409, 413, 415, 429),
+    responses=REPLAYED | answers(404, 409),
     openapi_extra=json_body(CloneRequest, required=False),
 )
 async def clone(
@@ -205,7 +205,7 @@ async def clone(
 
 @router.patch(
     "/jobs/{job_id}",
-    responses=answers(400, 404, 409, 413, 415),
+    responses=answers(404, 409),
     openapi_extra=json_body(ChangeRequest),
 )
 async def change(service: ServiceDep, principal: PrincipalDep, job_id: str, body: Body) -> Job:

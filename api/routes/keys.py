@@ -22,7 +22,6 @@ router = APIRouter(tags=["keys"])
 @router.post(
     "/keys",
     status_code=201,
-    responses=answers(400, 408, 413, 415),
     openapi_extra=json_body(KeyRequest) | ADMIN_ONLY,
 )
 def create(

@@ -26,7 +26,7 @@ REPLAYED: dict[int | str, dict[str, Any]] = {
 @router.post(
     "/pipelines",
     status_code=201,
-    responses=REPLAYED | answers(400, 409, 413, 415, 429),
+    responses=REPLAYED | answers(409),
     openapi_extra=json_body(PipelineRequest),
 )
 async def submit(

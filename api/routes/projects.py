@@ -25,7 +25,7 @@ Body = Annotated[dict[str, Any], Depends(json_object)]
 @router.post(
     "/projects",
     status_code=201,
-    responses=answers(400, 408, 409, 413, 415),
+    responses=answers(409),
     openapi_extra=json_body(ProjectRequest) | ADMIN_ONLY,
 )
 def create(service: ServiceDep, principal: PrincipalDep, body: Body) -> Project:
@@ -60,7 +60,7 @@ def show(service: ServiceDep, principal: PrincipalDep, project: str) -> Project:
 
 @router.patch(
     "/projects/{project}",
-    responses=answers(400, 408, 404, 413, 415),
+    responses=answers(404),
     openapi_extra=json_body(LimitsRequest) | ADMIN_ONLY,
 )
 def limits(service: ServiceDep, principal: PrincipalDep, project: str, body: Body) -> Project:

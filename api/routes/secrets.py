@@ -29,7 +29,7 @@ OfProject = Annotated[
 
 @router.put(
     "/secrets/{name}",
-    responses=answers(400, 404, 409, 413, 415),
+    responses=answers(404, 409),
     openapi_extra=json_body(SecretRequest) | ADMIN_ONLY,
 )
 def put(

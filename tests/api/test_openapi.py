@@ -43,6 +43,13 @@ def test_every_refusal_has_the_shape_of_its_api(document: dict[str, Any]) -> Non
         assert {"401", "403", "421", invalid, "500", "503"} <= operation["responses"].keys()
 
 
+def test_every_call_with_a_body_says_how_the_body_may_be_refused(document: dict[str, Any]) -> None:
+    described = [operation for *_, operation in operations(document) if "requestBody" in operation]
+    assert described
+    for operation in described:
+        assert {"400", "408", "413", "415"} <= operation["responses"].keys(), operation["operationId"]
+
+
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
     text = json.dumps(document)
     for part in text.split('"$ref": "#/components/schemas/')[1:]:

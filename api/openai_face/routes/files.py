@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import anyio.to_thread
 from fastapi import APIRouter, Query, Request, Response
@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from api.datasets.bodies import FORM
 from api.datasets.receiving import receive
 from api.datasets.storing import delete_dataset, receiving, store_upload
+from api.downloads import FILE_ANSWERS
 from api.openai_face import files
 from api.openai_face.errors import refusals
 from api.openai_face.schemas import DeletedFile, FileObject, ListOf
@@ -34,16 +35,11 @@ BODY = {
         },
     }
 }
-CONTENT: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "The file, or the range of it that the Range header asks for",
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    }
-}
+CONTENT = {status: answer for status, answer in FILE_ANSWERS.items() if int(status) < 400}
 router = APIRouter(prefix="/v1/files", tags=["openai"])
 
 
-@router.post("", responses=refusals(408, 413, 415, 507), openapi_extra=BODY)
+@router.post("", responses=refusals(507), openapi_extra=BODY)
 async def upload(request: Request, service: ServiceDep, principal: PrincipalDep) -> FileObject:
     """Store a training file; every line is checked first."""
 

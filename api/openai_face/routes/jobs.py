@@ -26,7 +26,7 @@ async def _body(request: Request, service: ServiceDep) -> dict[str, Any]:
     return await read_json_object(request, service.settings.max_body_bytes, service.settings.body_timeout_s)
 
 
-@router.post("", responses=refusals(408, 409, 413, 415), openapi_extra=json_body(FineTuningRequest))
+@router.post("", responses=refusals(409, 507), openapi_extra=json_body(FineTuningRequest))
 async def create(
     service: ServiceDep,
     principal: PrincipalDep,
