@@ -74,7 +74,7 @@ def plan(
     left = dict(quotas or {})
     first_held: dict[str, str] = {}
     free = {(host.host, host.device): host.free for host in hosts}
-    first_waiting: dict[str, str] = {}
+    first_waiting: dict[str, Request] = {}
     of_kind: dict[str, list[Capacity]] = defaultdict(list)
     for host in hosts:
         of_kind[host.device].append(host)
@@ -93,10 +93,7 @@ def plan(
             first_held[request.project] = request.job_id
             result.waiting[request.job_id] = held
         elif request.device in first_waiting:
-            result.waiting[request.job_id] = (
-                f"waiting behind job {first_waiting[request.device]}, "
-                f"which is before it in the queue for devices of kind {request.device}"
-            )
+            result.waiting[request.job_id] = _behind(request, first_waiting[request.device])
         elif shares := _gang(request, candidates, free):
             result.placed[request.job_id] = shares
             left[request.project] = replace(
@@ -106,7 +103,7 @@ def plan(
                 key = (share.host, request.device)
                 free[key] = tuple(device for device in free[key] if device not in share.devices)
         else:
-            first_waiting[request.device] = request.job_id
+            first_waiting[request.device] = request
             result.waiting[request.job_id] = _shortage(request, candidates, free)
     return result
 
@@ -139,6 +136,12 @@ def _not_allowed_now(request: Request, quota: Quota) -> str:
         f"{project} uses {quota.devices} of its {_count(quota.most_devices, 'device')}; "
         f"this job wants {request.devices}"
     )
+
+
+def _behind(request: Request, first: Request) -> str:
+    """That it is not this job's turn. Who sees the job need not know of those of other projects."""
+    job = f"job {first.job_id}" if first.project == request.project else "a job of others"
+    return f"waiting behind {job}, which is before it in the queue for devices of kind {request.device}"
 
 
 def _count(number: int, noun: str) -> str:

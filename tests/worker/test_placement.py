@@ -118,6 +118,16 @@ def test_a_waiting_job_is_told_what_it_waits_for():
     }
 
 
+def test_who_waits_is_told_the_ids_of_jobs_of_its_own_project_alone():
+    queue = [
+        Request(job_id, "gpu", 1, 1, 0, at, project)
+        for at, (job_id, project) in enumerate([("first", "a"), ("own", "a"), ("other", "b")])
+    ]
+    waiting = plan(queue, [Capacity("h", "gpu", 2, ())]).waiting
+    assert waiting["own"].startswith("waiting behind job first, which is before it in the queue")
+    assert waiting["other"].startswith("waiting behind a job of others, which is before it in the queue")
+
+
 def test_a_job_that_no_host_can_serve_says_so_and_holds_back_nobody():
     result = plan(
         [request("big", 4, nodes=2), request("small", at=1.0)], [Capacity("a", "gpu", 4, (0, 1, 2, 3))]
