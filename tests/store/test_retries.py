@@ -31,7 +31,7 @@ def rest_s(session, job: Job) -> float:
     return (job.not_before or 0.0) - database_now(session)
 
 
-@pytest.mark.parametrize("reason", [r for r in FAULTS if REASONS[r].fault is Fault.infrastructure])
+@pytest.mark.parametrize("reason", [r for r in sorted(FAULTS) if REASONS[r].fault is Fault.infrastructure])
 def test_a_fault_of_the_infrastructure_costs_no_retry_but_many_in_a_row_fail_the_job(
     database: Database, reason: Reason
 ) -> None:
