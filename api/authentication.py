@@ -1,7 +1,8 @@
 """Finds out who sends a request, before its body is read and whatever it asks for (RFC 6750).
 
 On a server that wants keys every address needs one but those of `OPEN`. On one that wants none, everybody is
-`LOCAL`; a key that is shown all the same has to be right, and then counts.
+`LOCAL`; a key of ours that is shown all the same has to be right, and then counts. What is no key of ours says
+nothing there: OpenAI's clients always send some text.
 """
 
 import logging
@@ -15,6 +16,7 @@ from starlette.types import Scope as Connection
 from api.keyring import Keyring
 from api.principal import LOCAL, REALM, Principal
 from api.problems import ApiError, ProblemResponse
+from store.keys import BEGINNING
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +54,8 @@ class Authentication:
                 raise _unauthenticated("This server wants a key: send Authorization: Bearer <key>.")
             return LOCAL
         text = _bearer(given)
+        if not (self._required or text.startswith(BEGINNING)):
+            return LOCAL
         principal = self._keyring.remembered(text)
         if principal is None:
             principal = await anyio.to_thread.run_sync(partial(self._keyring.look_up, text))

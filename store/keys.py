@@ -23,7 +23,9 @@ from store.projects import get_project
 from store.tables import ApiKey
 
 USE_IS_NOTED_EVERY_S = 60.0
-_SHAPE = re.compile(r"rgt_([a-z0-9]{8})_([A-Za-z0-9_-]{43})", re.ASCII)
+BEGINNING = "rgt_"
+"""How every key begins."""
+_SHAPE = re.compile(rf"{BEGINNING}([a-z0-9]{{8}})_([A-Za-z0-9_-]{{43}})", re.ASCII)
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
@@ -54,7 +56,7 @@ def create_key(
     get_project(session, project)
     now = database_now(session)
     prefix = "".join(secrets.choice(_ALPHABET) for _ in range(8))
-    text = f"rgt_{prefix}_{secrets.token_urlsafe(32)}"
+    text = f"{BEGINNING}{prefix}_{secrets.token_urlsafe(32)}"
     key = ApiKey(
         id=str(uuid_utils.uuid7()),
         project=project,

@@ -95,6 +95,10 @@ def test_where_no_key_is_wanted_a_shown_one_has_to_be_right_and_counts(
     assert client.get("/jobs", headers={"authorization": "Bearer rgt_wrong"}).status_code == 401
 
 
+def test_where_no_key_is_wanted_a_text_that_is_none_of_ours_says_nothing(client: httpx.Client) -> None:
+    assert client.get("/v1/models", headers={"authorization": "Bearer none"}).status_code == 200
+
+
 def test_the_history_knows_who_it_was(keyed: Keyed, config: dict[str, Any]) -> None:
     key = keyed.key()
     with keyed.with_key(key) as client:
