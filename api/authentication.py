@@ -1,7 +1,7 @@
 """Finds out who sends a request, before its body is read and whatever it asks for (RFC 6750).
 
 On a server that wants keys every address needs one but those of `OPEN`. On one that wants none, everybody is
-`LOCAL`; a key of ours that is shown all the same has to be right, and then counts. Any other text says nothing
+`LOCAL`; a key of ours that is shown all the same has to be right, and counts. Any other text says nothing
 there: OpenAI's clients always send one.
 """
 
