@@ -47,6 +47,7 @@ test-oracle: install $(if $(filter .oracle/%,$(ORACLE)),.oracle/installed)
 
 bench: install
 	$(BIN)/python benchmarks/start_overhead.py
+	$(BIN)/python benchmarks/scheduling.py
 	$(BIN)/python benchmarks/load_memory.py
 	$(BIN)/python benchmarks/preference_memory.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/quantize_memory.py

@@ -2,13 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from store.clock import database_now
-from store.tables import AttemptNode, Host
+from store.tables import Attempt, AttemptNode, Host, Job
 
 
 def register_host(
@@ -71,6 +72,38 @@ def allocations(session: Session) -> list[AttemptNode]:
     """Every part of an attempt that holds devices now."""
     query = select(AttemptNode).where(AttemptNode.ended_at.is_(None))
     return list(session.execute(query.order_by(AttemptNode.host)).scalars())
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Devices of one host that a job holds.
+
+    Attributes:
+        timeout_s: how long the attempt may run, None: for ever.
+        since: when the attempt started, or was placed while it has not (unix seconds).
+    """
+
+    job_id: str
+    project: str
+    host: str
+    devices: tuple[int, ...]
+    timeout_s: float | None
+    since: float
+
+
+def holdings(session: Session) -> list[Holding]:
+    """Every part of an attempt that holds devices now, and for how long it may."""
+    query = (
+        select(AttemptNode, Job.project, Job.timeout_s, Attempt.started_at, Attempt.placed_at)
+        .join(Job, Job.id == AttemptNode.job_id)
+        .join(Attempt, (Attempt.job_id == AttemptNode.job_id) & (Attempt.number == AttemptNode.attempt))
+        .where(AttemptNode.ended_at.is_(None))
+        .order_by(AttemptNode.host, AttemptNode.job_id)
+    )
+    return [
+        Holding(node.job_id, project, node.host, tuple(node.devices), timeout_s, started_at or placed_at)
+        for node, project, timeout_s, started_at, placed_at in session.execute(query)
+    ]
 
 
 def busy_devices(session: Session) -> dict[str, set[int]]:

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -17,7 +18,7 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from store.attempts import Node, place
 from store.database import Database, database_now
-from store.hosts import allocations, live_hosts
+from store.hosts import Holding, holdings, live_hosts
 from store.jobs import explain_wait, queued_jobs
 from store.leases import acquire_lease, release_lease
 from store.logformat import configure_logging, log_context
@@ -25,13 +26,16 @@ from store.outbox import publish
 from store.quotas import may_start, quotas
 from store.reaper import reap
 from store.settings import Settings
-from store.tables import AttemptNode, Host, Job
+from store.tables import Host, Job
 from store.wake import SCHEDULER, Listener, job_channel, wake
 from worker.celery_app import LAUNCH, make_app
-from worker.placement import Capacity, Request, plan
+from worker.kind import Capacity, Request
+from worker.placement import plan
 from worker.webhooks import WebhookThread
 
 ROLE_TTL_POLLS = 3
+SEEN = 10_000
+"""So many waiting jobs are looked at in a pass: with fewer, one project's could hide those of all others."""
 
 log = logging.getLogger(__name__)
 
@@ -121,17 +125,19 @@ class Scheduler:
     def _place(self) -> None:
         """Give devices to the jobs whose turn it is, and let the others say what they wait for."""
         with self._database.reading() as session:
-            jobs = {job.id: job for job in queued_jobs(session)}
+            jobs = {job.id: job for job in queued_jobs(session, SEEN)}
             hosts = live_hosts(session, self._settings.host_silence_s)
-            taken = allocations(session)
+            taken = holdings(session)
             limits = quotas(session)
             now = database_now(session)
         if not jobs:
             return
-        lingering = {node.job_id: node.host for node in taken if node.job_id in jobs}
+        lingering = {held.job_id: held.host for held in taken if held.job_id in jobs}
         resting = {job.id: job.not_before for job in jobs.values() if job.not_before and job.not_before > now}
-        requests = [_request(job) for job in jobs.values() if job.id not in lingering | resting]
-        decision = plan(requests, _capacities(hosts, taken), limits)
+        apart = lingering | resting
+        over_s = self._settings.start_timeout_s + self._settings.stop_grace_s
+        requests = [_request(job, over_s) for job in jobs.values() if job.id not in apart]
+        decision = plan(requests, _capacities(hosts, taken, now), limits, _held(taken))
         for job_id, shares in decision.placed.items():
             nodes = [Node(share.host, share.devices) for share in shares]
             with self._database.transaction() as session:
@@ -169,20 +175,42 @@ def _rest(until: float) -> str:
     return f"waits until {moment} before it is tried again"
 
 
-def _request(job: Job) -> Request:
+def _request(job: Job, over_s: float) -> Request:
+    """What a job wants. Around its time limit it may hold its devices for `over_s` seconds more."""
     return Request(
-        job.id, job.device, job.nodes, job.devices_per_node, job.priority, job.created_at, job.project
+        job.id,
+        job.device,
+        job.nodes,
+        job.devices_per_node,
+        job.priority,
+        job.created_at,
+        job.project,
+        None if job.timeout_s is None else job.timeout_s + over_s,
     )
 
 
-def _capacities(hosts: list[Host], taken: list[AttemptNode]) -> list[Capacity]:
-    busy = {(node.host, index) for node in taken for index in node.devices}
+def _held(taken: list[Holding]) -> Counter[str]:
+    """How many devices each project holds."""
+    held: Counter[str] = Counter()
+    for part in taken:
+        held[part.project] += len(part.devices)
+    return held
+
+
+def _capacities(hosts: list[Host], taken: list[Holding], now: float) -> list[Capacity]:
+    busy: dict[str, set[int]] = defaultdict(set)
+    ends: dict[str, list[float]] = defaultdict(list)
+    for part in taken:
+        busy[part.host].update(part.devices)
+        if part.timeout_s is not None:
+            ends[part.host] += [max(part.since + part.timeout_s - now, 0.0)] * len(part.devices)
     return [
         Capacity(
             host.name,
             host.device,
             len(host.devices),
-            tuple(entry["index"] for entry in host.devices if (host.name, entry["index"]) not in busy),
+            tuple(entry["index"] for entry in host.devices if entry["index"] not in busy[host.name]),
+            tuple(ends[host.name]),
         )
         for host in hosts
     ]

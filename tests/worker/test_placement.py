@@ -2,7 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.quotas import Quota
-from worker.placement import Capacity, Request, Share, plan
+from worker.kind import Capacity, Request, Share
+from worker.placement import plan
 
 KINDS = ("cpu", "gpu")
 
@@ -69,15 +70,15 @@ def test_a_job_gets_its_whole_gang_on_hosts_of_its_kind_or_waits_with_a_reason(
 
 
 @given(requests, capacities())
-def test_no_job_passes_a_servable_one_that_is_before_it_in_the_queue_of_its_kind(
-    queue: list[Request], hosts: list[Capacity]
-):
-    totals = {host.host: host.total for host in hosts}
+def test_a_job_passes_only_who_could_not_start_in_its_place(queue: list[Request], hosts: list[Capacity]):
     result = plan(queue, hosts)
-    waiting = [r for r in queue if r.job_id in result.waiting and fits(r, hosts, totals)]
-    for request in queue:
-        if request.job_id in result.placed:
-            assert not [w for w in waiting if w.device == request.device and rank(w) < rank(request)]
+    waiting = [r for r in queue if r.job_id in result.waiting]
+    idle = {host.host: len(host.free) for host in hosts}
+    placed = sorted((r for r in queue if r.job_id in result.placed), key=rank)
+    for request in placed:
+        assert not [w for w in waiting if rank(w) < rank(request) and fits(w, hosts, idle)]
+        for share in result.placed[request.job_id]:
+            idle[share.host] -= len(share.devices)
 
 
 @given(requests, capacities())
