@@ -1,11 +1,14 @@
 """Turns pydantic's error records into problems that say what came, what was expected and what to do."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from api.problems import LONGEST_NAME
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from api.problems import LONGEST_NAME, MOST_PROBLEMS
 from trainer.config.problems import Problem
 
 _EXPECTED: dict[str, str | Callable[[Mapping[str, Any]], str]] = {
@@ -70,6 +73,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = get_close_matches(name[:LONGEST_NAME], names, n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else f"Known names: {', '.join(names)}."
+
+
+def records(error: ValidationError | RequestValidationError) -> Sequence[Mapping[str, Any]]:
+    """pydantic's records of what is wrong: all, or the first ones and one more than an answer tells of.
+
+    A body can have half a million wrong members, and to explain one is not free.
+    """
+    if isinstance(error, ValidationError):
+        return error.errors(include_url=False)[: MOST_PROBLEMS + 1]
+    return error.errors()[: MOST_PROBLEMS + 1]
 
 
 def explain(

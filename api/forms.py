@@ -7,8 +7,8 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
 from api.body import read_json_object
-from api.explain import explain
-from api.problems import MOST_PROBLEMS, invalid
+from api.explain import explain, records
+from api.problems import invalid
 from api.service import ServiceDep
 
 Form = TypeVar("Form", bound=BaseModel)
@@ -24,5 +24,6 @@ def read_form(model: type[Form], body: Mapping[str, Any]) -> Form:
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        records = error.errors(include_url=False)[: MOST_PROBLEMS + 1]
-        raise invalid([explain(record, ("body",), model.model_fields) for record in records]) from error
+        raise invalid(
+            [explain(record, ("body",), model.model_fields) for record in records(error)]
+        ) from error

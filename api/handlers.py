@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.explain import explain
+from api.explain import explain, records
 from api.problems import ApiError, ProblemResponse, invalid, sentence
 from store.errors import ArtifactError, QuotaExceeded
 
@@ -44,7 +44,7 @@ async def _quota_problem(_: Request, error: Exception) -> Response:
 async def _bad_parameters(_: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
-    return ProblemResponse(invalid([explain(record) for record in error.errors()]))
+    return ProblemResponse(invalid([explain(record) for record in records(error)]))
 
 
 async def _http_exception(request: Request, error: Exception) -> Response:

@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 from api.access import require_pipeline
 from api.changes import remove_buried
 from api.creation import checked, new_job
-from api.explain import explain
+from api.explain import explain, records
 from api.principal import Principal
-from api.problems import MOST_PROBLEMS, ApiError, invalid
+from api.problems import ApiError, invalid
 from api.references import OF_DATA, OF_JOBS, TEMPLATE
 from api.schemas.pipelines import MOST_JOBS, STEP, Pipeline, PipelineRequest
 from api.service import Service
@@ -251,7 +251,7 @@ def _records(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     try:
         PipelineRequest.model_validate({name: value for name, value in body.items() if value is not None})
     except ValidationError as error:
-        yield from error.errors(include_url=False)[: MOST_PROBLEMS + 1]
+        yield from records(error)
 
 
 def _local_references(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

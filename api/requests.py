@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from api.explain import explain
+from api.explain import explain, records
 from api.problems import invalid
 from api.schemas.jobs import ResourcesRequest
 from trainer.config.problems import Problem
@@ -22,6 +22,6 @@ def read_request(model: type[Request], body: Mapping[str, Any]) -> Request:
 
 
 def _explained(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem]:
-    for record in error.errors(include_url=False):
+    for record in records(error):
         within = ResourcesRequest if record["loc"][:1] == ("resources",) else model
         yield explain(record, ("body",), within.model_fields)

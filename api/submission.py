@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from api.confidential import secrets_problems
-from api.explain import explain
-from api.problems import MOST_PROBLEMS, invalid
+from api.explain import explain, records
+from api.problems import invalid
 from api.references import Resolved, inputs_in, resolve
 from api.resources import DevicePlan, Offer, plan_devices
 from api.schemas.jobs import JobRequest, Resources, ResourcesRequest
@@ -117,8 +117,7 @@ def _read_request(body: Mapping[str, Any]) -> tuple[JobRequest | None, list[Prob
     try:
         request = JobRequest.model_validate({name: body[name] for name in body if name not in unset})
     except ValidationError as error:
-        for record in error.errors(include_url=False)[: MOST_PROBLEMS + 1]:
-            problems.append(_explained(record))
+        problems += map(_explained, records(error))
         return None, problems
     return request, problems
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from sqlalchemy import select
 
 from api.creation import Creation, create_job
-from api.explain import explain
+from api.explain import explain, records
 from api.openai_face import documents, history
 from api.openai_face.files import joined, named_file, unknown_after
 from api.openai_face.identifiers import JOB, bare, reference
@@ -67,9 +67,7 @@ def _read(body: Mapping[str, Any]) -> FineTuningRequest:
         return FineTuningRequest.model_validate(body)
     except ValidationError as error:
         known = (*FineTuningRequest.model_fields, *DpoHyperparametersRequest.model_fields)
-        raise invalid(
-            [explain(each, ("body",), known) for each in error.errors(include_url=False)]
-        ) from error
+        raise invalid([explain(each, ("body",), known) for each in records(error)]) from error
 
 
 def _require_template(request: FineTuningRequest, facts: ModelFacts, training: tables.Dataset) -> None:

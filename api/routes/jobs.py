@@ -60,7 +60,7 @@ async def _body(request: Request, service: ServiceDep) -> dict[str, Any]:
 async def _optional_body(request: Request, service: ServiceDep) -> dict[str, Any]:
     """The body; an empty object when none was sent."""
     sent = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
-    return await read_json_object(request, service.settings.max_body_bytes) if sent else {}
+    return await _body(request, service) if sent else {}
 
 
 Body = Annotated[dict[str, Any], Depends(_body)]
