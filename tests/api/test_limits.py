@@ -80,8 +80,9 @@ def exchange(client: httpx.Client, data: bytes) -> bytes:
         return answer
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(client: httpx.Client) -> None:
-    head = b"POST /jobs/validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+@pytest.mark.parametrize("path", ["/jobs/validate", "/jobs/x/clone", "/keys", "/v1/fine_tuning/jobs"])
+def test_a_body_that_does_not_come_is_not_waited_for(client: httpx.Client, path: str) -> None:
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode()
     answer = exchange(client, head + b"Content-Length: 100\r\n\r\n{")
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b"not complete after 0.5 s" in answer
