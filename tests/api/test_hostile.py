@@ -2,9 +2,11 @@
 
 import json
 import re
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,7 +15,7 @@ import pytest
 
 from store.keys import Scope
 from tests.api.keyed import Keyed
-from tests.api.parts import on_both_databases
+from tests.api.parts import on_both_databases, places
 from tests.api.test_access import Call, calls
 
 EVIL_NAMES = [
@@ -278,3 +280,26 @@ def test_no_name_holds_what_could_end_a_line(
         answer = refusing_client.post(path, json=body)
         assert answer.status_code == 422, (path, json.dumps(body), answer.text)
         assert "x-evil" not in answer.headers
+
+
+def test_links_in_a_root_lead_to_nothing_outside(
+    client: httpx.Client, config: dict[str, Any], roots: Path
+) -> None:
+    outside = roots / "outside"
+    for kind, name in (("models", "gemma"), ("data", "sft")):
+        shutil.copytree(roots / kind / name, outside / kind)
+        (roots / kind / "linked").symlink_to(outside / kind)
+        (roots / kind / "up").symlink_to("../..")
+    listed = [model["name"] for model in client.get("/models", params={"limit": 200}).json()["items"]]
+    assert "gemma" in listed
+    assert not {"linked", "up/outside/models"} & set(listed)
+    for name in ("linked", "up/outside/models", "up"):
+        assert client.get(f"/models/{name}").status_code == 404
+    for argument, name in (
+        ("model_name_or_path", "linked"),
+        ("model_name_or_path", "up/outside/models"),
+        ("dataset_name_or_path", "linked"),
+        ("dataset_name_or_path", "up/outside/data"),
+    ):
+        answer = client.post("/jobs/validate", json={"task": "finetune", "config": config | {argument: name}})
+        assert places(answer) == [("body", "config", argument)], name
