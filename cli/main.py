@@ -4,7 +4,19 @@ from typing import Annotated
 
 import typer
 
-from cli.commands import admin, datasets, events, jobs, local, pipelines, reruns, secrets, service, webhooks
+from cli.commands import (
+    admin,
+    datasets,
+    events,
+    hosts,
+    jobs,
+    local,
+    pipelines,
+    reruns,
+    secrets,
+    service,
+    webhooks,
+)
 from cli.commands.group import Commands
 
 app = typer.Typer(
@@ -23,6 +35,7 @@ datasets.add_to(app)
 webhooks.add_to(app)
 events.add_to(app)
 admin.add_to(app)
+hosts.add_to(app)
 secrets.add_to(app)
 local.add_to(app)
 

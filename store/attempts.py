@@ -51,10 +51,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class Renewal:
-    """`alive`: the attempt is still this owner's; if not, its trainer has to go at once."""
+    """`alive`: the attempt is still this owner's; if not, its trainer has to go at once.
+    `draining`: a host of its gang is to be emptied.
+    """
 
     alive: bool
     cancel_requested: bool
+    draining: bool = False
 
 
 def host_queue(host: str) -> str:
@@ -66,7 +69,7 @@ def place(session: Session, job: Job, nodes: Sequence[Node]) -> bool:
     """Give a queued job its hosts, the whole gang or nothing; each host is told through the outbox.
 
     Returns: False when the job is not queued at this attempt any more, an earlier attempt still holds
-    devices, or a device is unknown or taken.
+    devices, a host is cordoned, or a device is unknown or taken.
     """
     if len({node.host for node in nodes}) != len(nodes) or not nodes:
         raise ValueError("a gang needs at least one host, and each host once")
@@ -118,6 +121,7 @@ def _are_free(session: Session, nodes: Sequence[Node]) -> bool:
     busy = {(node.host, device) for node in session.execute(taken).scalars() for device in node.devices}
     return all(
         node.host in hosts
+        and not hosts[node.host].cordoned
         and {entry["index"] for entry in hosts[node.host].devices}.issuperset(node.devices)
         and not busy.intersection((node.host, device) for device in node.devices)
         for node in nodes
@@ -178,14 +182,27 @@ def _describe_claim(session: Session, node: AttemptNode) -> Claim:
 
 
 def renew(session: Session, job_id: str, attempt: int, owner: str, *, ttl_s: float) -> Renewal:
-    """Prolong the lease by `ttl_s` seconds from now, and learn whether the user wants the job to stop."""
+    """Prolong the lease by `ttl_s` seconds from now, and learn whether the job is wanted to stop."""
     seen = lock_job(session, job_id)
     node = live_node(session, job_id, attempt, owner)
     if seen is None or node is None:
         return Renewal(alive=False, cancel_requested=False)
     node.lease_until = database_now(session) + ttl_s
     session.flush()
-    return Renewal(alive=True, cancel_requested=seen[0] is Status.stopping)
+    return Renewal(
+        alive=True,
+        cancel_requested=seen[0] is Status.stopping,
+        draining=_is_drained(session, job_id, attempt),
+    )
+
+
+def _is_drained(session: Session, job_id: str, attempt: int) -> bool:
+    query = (
+        select(Host.name)
+        .join(AttemptNode, AttemptNode.host == Host.name)
+        .where(AttemptNode.job_id == job_id, AttemptNode.attempt == attempt, Host.draining.is_(True))
+    )
+    return session.execute(query.limit(1)).first() is not None
 
 
 def events_offset(session: Session, job_id: str, attempt: int) -> int:

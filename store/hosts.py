@@ -8,7 +8,9 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from store.audit import add_action
 from store.clock import database_now
+from store.errors import NotFound
 from store.tables import Attempt, AttemptNode, Host, Job
 
 
@@ -56,15 +58,62 @@ def set_accepts_jobs(session: Session, name: str, accepts: bool) -> bool:
     return _update(session, name, accepts_jobs=accepts)
 
 
+def cordon_host(session: Session, name: str, reason: str = "", *, actor: str = "") -> Host:
+    """Give the host no new jobs until it is uncordoned, also when its worker starts again; those that run go
+    on. Asking again changes the reason. Raises: NotFound.
+    """
+    host = _lock_host(session, name)
+    host.cordoned, host.cordon_reason = True, reason
+    _note(session, host, "host_cordoned", actor)
+    return host
+
+
+def drain_host(session: Session, name: str, reason: str = "", *, actor: str = "") -> tuple[Host, list[str]]:
+    """Cordon the host, and let what runs there stop with a checkpoint and wait for devices elsewhere.
+
+    Returns: the host and the jobs that hold its devices: their runners learn it when they renew their leases.
+    Raises: NotFound.
+    """
+    host = _lock_host(session, name)
+    host.cordoned, host.draining, host.cordon_reason = True, True, reason
+    _note(session, host, "host_drained", actor)
+    return host, [part.job_id for part in allocations(session) if part.host == name]
+
+
+def uncordon_host(session: Session, name: str, *, actor: str = "") -> Host:
+    """Give the host jobs again. Raises: NotFound."""
+    host = _lock_host(session, name)
+    host.cordoned, host.draining, host.cordon_reason = False, False, ""
+    _note(session, host, "host_uncordoned", actor)
+    return host
+
+
+def _lock_host(session: Session, name: str) -> Host:
+    """The host, held until the transaction ends: nothing is placed there meanwhile."""
+    query = select(Host).where(Host.name == name).with_for_update()
+    host = session.execute(query, execution_options={"populate_existing": True}).scalar_one_or_none()
+    if host is None:
+        raise NotFound(f"host {name}")
+    return host
+
+
+def _note(session: Session, host: Host, kind: str, actor: str) -> None:
+    session.flush()
+    data = {"host": host.name, "reason": host.cordon_reason}
+    add_action(session, kind, f"host {host.name}", project=None, actor=actor, data=data)
+
+
 def list_hosts(session: Session) -> list[Host]:
     """All known hosts by name."""
     return list(session.execute(select(Host).order_by(Host.name)).scalars())
 
 
 def live_hosts(session: Session, within_s: float) -> list[Host]:
-    """Hosts that accept jobs and whose last heartbeat is at most `within_s` seconds old."""
+    """Hosts that accept jobs and may get some, and whose last heartbeat is at most `within_s` seconds old."""
     fresh = Host.heartbeat_at >= database_now(session) - within_s
-    query = select(Host).where(Host.accepts_jobs.is_(True), fresh).order_by(Host.name)
+    query = (
+        select(Host).where(Host.accepts_jobs.is_(True), Host.cordoned.is_(False), fresh).order_by(Host.name)
+    )
     return list(session.execute(query).scalars())
 
 

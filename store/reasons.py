@@ -160,7 +160,8 @@ REASONS: Mapping[Reason, Explanation] = {
         remedy="See that the worker of the host that the message names runs and reaches the broker.",
     ),
     Reason.host_stopping: Explanation(
-        "The service on the host was shut down; the job was stopped with a checkpoint and waits for devices.",
+        "The host is drained, or the service on it was shut down; the job was stopped with a checkpoint and "
+        "waits for devices.",
         Fault.nobody,
         Retry.free,
         retry_helps=True,

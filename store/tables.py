@@ -448,6 +448,7 @@ class Host(Base):
     info: Mapped[dict[str, Any]] = mapped_column(default=dict)
     accepts_jobs: Mapped[bool] = mapped_column(Boolean, default=True)
     cordoned: Mapped[bool] = mapped_column(Boolean, default=False)
+    draining: Mapped[bool] = mapped_column(Boolean, default=False)
     cordon_reason: Mapped[str] = mapped_column(Text, default="")
     registered_at: Mapped[float]
     heartbeat_at: Mapped[float]

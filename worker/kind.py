@@ -148,7 +148,7 @@ def behind(request: Request, first: Request) -> str:
 def _impossible(request: Request, hosts: Sequence[Capacity]) -> str:
     """Why no state of the registered hosts could serve the request; empty when one could."""
     if not hosts:
-        return f"no host with devices of kind {request.device} is up"
+        return f"no host with devices of kind {request.device} is up and takes jobs"
     large_enough = sum(host.total >= request.devices_per_node for host in hosts)
     if large_enough >= request.nodes:
         return ""

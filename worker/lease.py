@@ -19,7 +19,7 @@ class Lease(threading.Thread):
 
     Args:
         renew: asks the database; raises whatever it likes when there is no answer.
-        changed: called after every answer that matters: fenced, or a wish to cancel.
+        changed: called after every answer that matters: fenced, or a wish that it stops.
         renewed_at: CLOCK_BOOTTIME seconds before the lease was taken.
     """
 
@@ -30,6 +30,7 @@ class Lease(threading.Thread):
         self.renewed_at = renewed_at
         self.fenced = threading.Event()
         self.cancel_requested = threading.Event()
+        self.draining = threading.Event()
         self._renew = renew
         self._changed = changed
         self._heartbeat_s = heartbeat_s
@@ -56,9 +57,13 @@ class Lease(threading.Thread):
             self._changed()
             return True
         self.renewed_at = asked_at
-        if renewal.cancel_requested and not self.cancel_requested.is_set():
-            self.cancel_requested.set()
-            self._changed()
+        for wanted, told in (
+            (renewal.cancel_requested, self.cancel_requested),
+            (renewal.draining, self.draining),
+        ):
+            if wanted and not told.is_set():
+                told.set()
+                self._changed()
         return True
 
     def poke(self) -> None:

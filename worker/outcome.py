@@ -29,6 +29,7 @@ class Stop(StrEnum):
     cancel = "cancel"
     timeout = "timeout"
     host_stopping = "host_stopping"
+    draining = "draining"
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ def decide(ending: Ending) -> Outcome | None:
     if ending.stop is Stop.host_stopping:
         message = f"The service on this host was shut down. {_stopped(ending)}"
         return _failed(ending, Reason.host_stopping, message)
+    if ending.stop is Stop.draining:
+        return _failed(ending, Reason.host_stopping, f"The host is drained. {_stopped(ending)}")
     if ending.exit_code == 0:
         return _ended_early(ending)
     number = _signal_number(ending.exit_code)

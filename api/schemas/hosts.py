@@ -27,7 +27,10 @@ class Host(BaseModel):
     devices: list[dict[str, Any]]
     labels: dict[str, Any]
     info: dict[str, Any]
-    accepts_jobs: bool
+    accepts_jobs: bool = Field(description="Whether its worker takes jobs")
+    cordoned: bool = Field(description="Whether an administrator keeps new jobs away")
+    draining: bool = Field(description="Whether what runs there is to stop and go on elsewhere")
+    cordon_reason: str
     alive: bool = Field(description="Whether its last heartbeat is fresh enough to get jobs")
     registered_at: Time
     heartbeat_at: Time
@@ -49,6 +52,9 @@ class Host(BaseModel):
             labels=row.labels,
             info=row.info,
             accepts_jobs=row.accepts_jobs,
+            cordoned=row.cordoned,
+            draining=row.draining,
+            cordon_reason=row.cordon_reason,
             alive=alive,
             registered_at=rfc3339(row.registered_at),
             heartbeat_at=rfc3339(row.heartbeat_at),

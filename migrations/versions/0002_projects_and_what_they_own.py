@@ -160,6 +160,7 @@ def upgrade() -> None:
         )
 
     _add("hosts", sa.Column("cordoned", sa.Boolean(), nullable=False), sa.false())
+    _add("hosts", sa.Column("draining", sa.Boolean(), nullable=False), sa.false())
     _add("hosts", sa.Column("cordon_reason", sa.String(), nullable=False), "")
 
     _add("idempotency_keys", sa.Column("project", sa.String(255), nullable=False), DEFAULT)
@@ -265,6 +266,7 @@ def downgrade() -> None:
 
     with op.batch_alter_table("hosts") as batch_op:
         batch_op.drop_column("cordon_reason")
+        batch_op.drop_column("draining")
         batch_op.drop_column("cordoned")
 
     with op.batch_alter_table("webhook_deliveries") as batch_op:

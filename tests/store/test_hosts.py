@@ -2,16 +2,19 @@
 
 from sqlalchemy import update
 
-from store.attempts import Node, claim, place
+from store.attempts import Node, claim, place, renew
 from store.database import Database
 from store.hosts import (
     allocations,
     busy_devices,
+    cordon_host,
+    drain_host,
     heartbeat_host,
     list_hosts,
     live_hosts,
     register_host,
     set_accepts_jobs,
+    uncordon_host,
 )
 from store.leases import acquire_lease, release_lease
 from store.reasons import Reason
@@ -32,6 +35,34 @@ def test_a_host_that_registers_again_is_described_anew(database: Database) -> No
         assert (row.device, len(row.devices), row.labels, row.info) == ("cpu", 2, {"rack": "7"}, {})
         assert row.accepts_jobs
         assert row.registered_at <= row.heartbeat_at
+
+
+def test_a_cordoned_host_gets_nothing_until_it_is_uncordoned_though_its_worker_starts_again(
+    database: Database,
+) -> None:
+    with database.transaction() as session:
+        host(session)
+        cordon_host(session, HOST, "a fan is broken", actor="admin")
+    with database.transaction() as session:
+        row = register_host(session, HOST, device="cpu", devices=[{"index": 0}])
+        assert (row.cordoned, row.draining, row.cordon_reason) == (True, False, "a fan is broken")
+        assert live_hosts(session, 60.0) == []
+        assert not place(session, queued_job(session), [Node(HOST, (0,))])
+    with database.transaction() as session:
+        uncordon_host(session, HOST, actor="admin")
+    with database.transaction() as session:
+        assert [row.name for row in live_hosts(session, 60.0)] == [HOST]
+        assert place(session, queued_job(session), [Node(HOST, (0,))])
+
+
+def test_who_renews_on_a_drained_host_learns_that_it_is_to_stop(database: Database) -> None:
+    with database.transaction() as session:
+        job = placed_job(session)
+        claim(session, job.id, 1, HOST, OWNER, ttl_s=TTL_S)
+        cordon_host(session, HOST)
+        assert not renew(session, job.id, 1, OWNER, ttl_s=TTL_S).draining
+        assert drain_host(session, HOST)[1] == [job.id]
+        assert renew(session, job.id, 1, OWNER, ttl_s=TTL_S).draining
 
 
 def test_only_hosts_with_a_fresh_heartbeat_that_accept_jobs_are_live(database: Database) -> None:

@@ -138,7 +138,7 @@ def test_a_job_that_no_host_can_serve_says_so_and_holds_back_nobody():
         "big": "needs 4 devices on each of 2 hosts of kind gpu, "
         "but 1 of the 1 that are up can offer that: the largest has 4"
     }
-    assert plan([request("j")], []).waiting == {"j": "no host with devices of kind gpu is up"}
+    assert plan([request("j")], []).waiting == {"j": "no host with devices of kind gpu is up and takes jobs"}
 
 
 class TestQuotas:

@@ -10,8 +10,10 @@ import pytest
 
 from store.broker import Broker
 from store.checkpoints import RESULT, get_checkpoint, list_checkpoints
+from store.hosts import drain_host
 from store.logs import LogLine
 from store.states import Status
+from store.wake import job_channel, wake
 from tests.worker.bench import Bench, is_alive
 from tests.worker.waiting import wait_until
 
@@ -176,6 +178,22 @@ class TestCancel:
         assert job.status == Status.cancelled
         assert "did not stop within 0.5 seconds of SIGTERM and was killed" in job.message
         assert not any(is_alive(pid) for pid in pids)
+
+
+class TestDraining:
+    def test_the_jobs_of_a_drained_host_stop_with_a_checkpoint_and_wait_at_no_charge(self, bench: Bench):
+        job_id = bench.submit(LONG)
+        bench.start(job_id)
+        bench.wait(job_id, lambda job: job.progress.get("step", 0) >= 3)
+        with bench.database.transaction() as session:
+            drain_host(session, bench.settings.host_name, "new disk", actor="admin")
+        wake(bench.settings.broker_url, job_channel(job_id))
+        bench.wait_for_no_runner()
+        job = bench.job(job_id)
+        assert (job.status, job.reason, job.attempt, job.retries) == (Status.queued, "host_stopping", 2, 0)
+        assert bench.allocations() == []
+        with bench.database.reading() as session:
+            assert len(list_checkpoints(session, job_id)) == 1
 
 
 class TestShutdown:

@@ -91,7 +91,7 @@ def test_why_a_job_waits_is_said_without_an_event_at_every_pass(bench: Bench):
     job_id = bench.submit()
     active = scheduler(bench)
     active.tick()
-    assert bench.job(job_id).message == "no host with devices of kind cpu is up"
+    assert bench.job(job_id).message == "no host with devices of kind cpu is up and takes jobs"
     register(bench, devices=2)
     big = bench.submit(devices_per_node=4, priority=1)
     for _ in range(3):
