@@ -3,8 +3,8 @@ import time
 import pytest
 from sqlalchemy import update
 
-from store.hosts import register_host, set_accepts_jobs
-from store.projects import set_limits
+from store.hosts import cordon_host, register_host, set_accepts_jobs
+from store.projects import create_project, set_limits
 from store.states import Status
 from store.tables import AttemptNode, Host, Job, OutboxMessage
 from tests.worker.bench import Bench
@@ -104,14 +104,16 @@ def test_why_a_job_waits_is_said_without_an_event_at_every_pass(bench: Bench):
     assert len(bench.events(big)) == 1
 
 
-@pytest.mark.parametrize("trouble", ["silent", "withdrawn"])
-def test_a_host_that_is_silent_or_withdrawn_gets_nothing(bench: Bench, trouble: str):
+@pytest.mark.parametrize("trouble", ["silent", "withdrawn", "cordoned"])
+def test_a_host_that_is_silent_withdrawn_or_cordoned_gets_nothing(bench: Bench, trouble: str):
     register(bench)
     with bench.database.transaction() as session:
         if trouble == "silent":
             session.execute(update(Host).values(heartbeat_at=Host.heartbeat_at - 60))
-        else:
+        elif trouble == "withdrawn":
             set_accepts_jobs(session, "host-a", False)
+        else:
+            cordon_host(session, "host-a")
     job_id = bench.submit()
     scheduler(bench).tick()
     assert bench.job(job_id).status == Status.queued
@@ -208,3 +210,27 @@ def test_a_job_rests_until_its_time_and_says_so(bench: Bench):
         session.execute(update(Job).values(not_before=Job.created_at - 1))
     active.tick()
     assert bench.job(job_id).status == Status.starting
+
+
+def test_a_job_with_a_time_limit_may_use_what_is_kept_for_one_that_waits(bench: Bench):
+    active = scheduler(bench)
+    register(bench, devices=2)
+    bench.submit(timeout_s=3600)
+    active.tick()
+    big = bench.submit(devices_per_node=2)
+    endless, short = bench.submit(), bench.submit(timeout_s=60)
+    active.tick()
+    statuses = [bench.job(job_id).status for job_id in (big, endless, short)]
+    assert statuses == [Status.queued, Status.queued, Status.starting]
+
+
+def test_the_project_that_holds_fewer_devices_goes_first(bench: Bench):
+    active = scheduler(bench)
+    with bench.database.transaction() as session:
+        create_project(session, "other")
+    register(bench, devices=2)
+    bench.submit()
+    active.tick()
+    first, second = bench.submit(), bench.submit(project="other")
+    active.tick()
+    assert [bench.job(job_id).status for job_id in (first, second)] == [Status.queued, Status.starting]
