@@ -43,7 +43,7 @@ CHECKS = [
     response_schema_conformance,
     negative_data_rejection,
 ]
-FEW, MANY = 4, 60
+FEW, MANY = 3, 60
 """Calls of each operation and kind: in every run of the tests, and in a long one."""
 TIMEOUT_S = 20
 ENDLESS = {"/events"}
