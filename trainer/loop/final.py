@@ -12,6 +12,7 @@ from trainer.config.problems import Problem
 from trainer.events import finite
 from trainer.files import write_json
 from trainer.loop.layouts import from_main
+from trainer.loop.peak import peak_memory
 from trainer.loop.report import log_metrics
 from trainer.loop.results import write_results
 from trainer.loop.setup import Run, StopQuestion, count_parameters
@@ -108,6 +109,7 @@ def _train_results(run: Run, seconds: float) -> dict[str, Any]:
         "padding_share": state.padding_share,
         "parameters": parameters,
         "trainable_parameters": trainable,
+        **peak_memory(run.layout),
         "train_steps_per_second": report.steps / seconds if seconds else 0.0,
         "train_samples_per_second": report.samples / seconds if seconds else 0.0,
     }
