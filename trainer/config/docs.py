@@ -61,7 +61,8 @@ A job's `config` is the JSON argument file of PaddleNLP 3.0.0b4: the same names,
   number may not be written with a decimal point. A list of one may be written without its brackets.
 * No `do_*` flag at all in a training task means `do_train`, with a warning.
 * All problems are answered at once.
-* References to uploaded data (`dataset:`) and to results of jobs (`job:`) are not available in this version.
+* In a job of the service, `dataset:<id>` names uploaded data, and `job:<id>` or `job:<id>/<checkpoint>` what
+  a job has made ([references](api.md)).
 
 "In this version" says what becomes of an argument that is set. **yes**: it does what it says. **no effect**:
 it is accepted, with a warning that gives the reason. **refused**: any value but the default (and those named)
