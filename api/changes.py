@@ -1,7 +1,7 @@
 """What a client may do to a job that exists: cancel, change, delete."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from api.schemas.jobs import MOST_LABELS
 from api.schemas.reruns import ChangeRequest
 from api.service import Service
 from store import jobs, reruns, tables, wake
-from store.errors import Conflict
+from store.errors import Conflict, RetryImpossible
 from store.states import Status
 from store.tombstones import bury, sweep
 from trainer.config.problems import Problem
@@ -98,14 +98,15 @@ def explained_conflict(session: Session, job_id: str) -> Iterator[None]:
     try:
         yield
     except Conflict as error:
-        raise conflict(Status(require_job(session, job_id).status), str(error)) from error
+        without = ("retry",) if isinstance(error, RetryImpossible) else ()
+        raise conflict(Status(require_job(session, job_id).status), str(error), without) from error
 
 
-def conflict(status: Status, why: str) -> ApiError:
-    """409 for a job of this status, with what is possible."""
-    allowed = ALLOWED[status]
+def conflict(status: Status, why: str, without: Collection[str] = ()) -> ApiError:
+    """409 for a job of this status, with what is possible: what the status allows but for `without`."""
+    allowed = [each for each in ALLOWED[status] if each not in without]
     detail = f"{why[:1].upper()}{why[1:]}. Possible now: {', '.join(allowed)}."
-    return ApiError("conflict", detail, job_status=status, allowed=list(allowed))
+    return ApiError("conflict", detail, job_status=status, allowed=allowed)
 
 
 def announce(service: Service, job_id: str) -> None:

@@ -19,6 +19,7 @@ from api.submission import Submission
 from store import reruns, tables
 from store.checkpoints import list_checkpoints
 from store.inputs import InputGone, uses_itself
+from store.jobs import shown_ids
 from store.states import Status
 from store.tombstones import bury
 from trainer.config.problems import Problem
@@ -50,9 +51,12 @@ def retry_job(service: Service, principal: Principal, job_id: str, body: Mapping
             why = f"job {job_id} is {row.status}; only a failed or cancelled job can be retried"
             raise conflict(Status(row.status), why)
         kept = [checkpoint.name for checkpoint in list_checkpoints(session, job_id)]
+        checked_again = reruns.can_have_inputs(session, job_id)
     rerun = reruns.Rerun(from_scratch=request.from_scratch)
     if given.keys() - {"from_scratch", "force"}:
         rerun = _rerun(service, principal, row, given, [] if request.from_scratch else kept)
+    elif checked_again:  # what it uses may have become something else
+        _rerun(service, principal, row, given | {"force": True}, [])
     buried: list[str] = []
     with service.database.transaction() as session, explained_conflict(session, job_id):
         if request.from_scratch:
@@ -105,10 +109,13 @@ def _rerun(
     submission = checked(service, principal, _request_of(row, given), sources=sources)
     problems = list(_fixed(row, submission, kept)) if kept else []
     with service.database.reading() as session:
+        users = reruns.users_of_result(session, row.id)
         for each in submission.inputs:
             if each.job_id and uses_itself(session, row.id, each.job_id):
                 msg = f"job {each.job_id} waits for this job"
                 problems.append(Problem(("body", "config", each.argument), msg, "Name another job."))
+    if users and not problems:
+        problems = list(_promised(row, submission, users))
     if problems:
         raise invalid(problems)
     new = new_job(principal, submission)
@@ -138,6 +145,15 @@ def _fixed(row: tables.Job, submission: Submission, kept: list[str]) -> Iterator
             msg = f"cannot change from {before!r} to {after!r} while the job goes on from {kept[-1]}"
             hint = "Retry it with from_scratch, or clone it."
             yield Problem(("body", "config", name), msg, hint)
+
+
+def _promised(row: tables.Job, submission: Submission, users: list[str]) -> Iterator[Problem]:
+    """Changes of what the job makes, which jobs that wait for its result were checked against."""
+    for name in FIXED:
+        before, after = row.config_resolved.get(name), submission.resolved.get(name)
+        if before != after and name != "output_dir":
+            msg = f"cannot change from {before!r} to {after!r}: its result is for {shown_ids(users)}"
+            yield Problem(("body", "config", name), msg, "Clone it, and the jobs that use it.")
 
 
 def _data_warnings(row: tables.Job, submission: Submission, kept: list[str]) -> Iterator[dict[str, Any]]:

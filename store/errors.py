@@ -13,6 +13,10 @@ class Conflict(StoreError):  # noqa: N818
     """The thing exists, but its present state does not allow what was asked."""
 
 
+class RetryImpossible(Conflict):
+    """A job of this state can be retried, but not this one: what it needs will never come."""
+
+
 class QuotaExceeded(StoreError):  # noqa: N818
     """A project may have no more of what was asked for."""
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
-from store.errors import Conflict
+from store.errors import Conflict, RetryImpossible
 from store.events import add_event
 from store.inputs import Input, add_inputs, dependents, failure_of, hold_inputs, input_states, inputs_of
 from store.jobs import UNFINISHED, existing_job, locked_job, set_columns, shown_ids
@@ -41,8 +41,7 @@ def retry_job(session: Session, job_id: str, actor: str = "", rerun: Rerun | Non
     """Queue a failed or cancelled job again; it goes on from its last checkpoint. The jobs that have failed
     only because this one had are queued again with it.
 
-    Raises: NotFound; Conflict for a job in any other state, or whose inputs cannot come; InputGone;
-        QuotaExceeded.
+    Raises: NotFound; Conflict for a job in any other state; RetryImpossible; InputGone; QuotaExceeded.
     """
     rerun = rerun or Rerun()
     require_room(session, existing_job(session, job_id).project)
@@ -58,8 +57,10 @@ def retry_job(session: Session, job_id: str, actor: str = "", rerun: Rerun | Non
         session.execute(delete(JobInput).where(JobInput.job_id == job_id))
         add_inputs(session, job_id, existing_job(session, job_id).project, rerun.inputs)
     elif failure := failure_of(input_states(session, [job_id]).get(job_id, ())):
-        hint = "retry what it needs, which takes this job with it, or clone it with another input"
-        raise Conflict(f"job {job_id} cannot run, {failure[0]}; {hint}")
+        hint = "clone it with another input"
+        if failure[1]["status"] is not None:
+            hint = f"retry what it needs, which takes this job with it, or {hint}"
+        raise RetryImpossible(f"job {job_id} cannot run, {failure[0]}; {hint}")
     transition(session, job_id, Status.queued, reason=Reason.retried, data=rerun.told, actor=actor)
     set_columns(
         session, job_id, retries=0, infrastructure_faults=0, setbacks=0, not_before=None, **rerun.values
@@ -68,6 +69,18 @@ def retry_job(session: Session, job_id: str, actor: str = "", rerun: Rerun | Non
         _forget_progress(session, job_id)
     _revive_dependents(session, job_id, actor)
     return existing_job(session, job_id)
+
+
+def users_of_result(session: Session, job_id: str) -> list[str]:
+    """Ids of the jobs that will take what a job makes when it is retried, those made first in front."""
+    waiting = dependents(session, job_id, *UNFINISHED)
+    return waiting + dependents(session, job_id, Status.failed, reason=Reason.dependency_failed)
+
+
+def can_have_inputs(session: Session, job_id: str) -> bool:
+    """Whether a job uses others, and nothing that it uses is known to be missing."""
+    states = input_states(session, [job_id]).get(job_id, ())
+    return bool(states) and failure_of(states) is None
 
 
 def _forget_progress(session: Session, job_id: str) -> None:

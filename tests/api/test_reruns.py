@@ -177,4 +177,42 @@ def test_the_retry_of_a_deleted_input_is_refused(
     assert scratch.status_code == 409
     client.post(f"/jobs/{user}/cancel")
     assert client.delete(failed.path).status_code == 204
-    assert "which was deleted" in client.post(f"/jobs/{user}/retry").json()["detail"]
+    impossible = client.post(f"/jobs/{user}/retry").json()
+    assert "which was deleted; clone it with another input." in impossible["detail"]
+    assert impossible["allowed"] == ["delete"]
+
+
+def test_what_a_job_makes_cannot_change_under_those_that_wait_for_it(
+    client: httpx.Client, submit: Submit, config: dict[str, Any]
+) -> None:
+    adapter = submit(config=config | {"lora": True})["id"]
+    merge = {
+        "task": "merge",
+        "config": {"model_name_or_path": "gemma", "lora_path": f"job:{adapter}", "output_dir": "o"},
+    }
+    user = client.post("/jobs", json=merge).json()["id"]
+    client.post(f"/jobs/{adapter}/cancel")
+    assert client.get(f"/jobs/{user}").json()["reason"] == "dependency_failed"
+    whole = {"config": {"lora": False}, "from_scratch": True}
+    refused = client.post(f"/jobs/{adapter}/retry", json=whole)
+    assert places(refused) == [("body", "config", "lora")]
+    assert refused.json()["errors"][0]["msg"].endswith(f"its result is for {user}")
+    harmless = {"config": {"learning_rate": 1e-4}, "from_scratch": True}
+    assert client.post(f"/jobs/{adapter}/retry", json=harmless).status_code == 200
+    assert client.get(f"/jobs/{user}").json()["status"] == "queued"
+
+
+def test_a_retry_without_a_body_looks_at_what_it_uses_again(
+    client: httpx.Client, submit: Submit, config: dict[str, Any]
+) -> None:
+    adapter = submit(config=config | {"lora": True})["id"]
+    merge = {
+        "task": "merge",
+        "config": {"model_name_or_path": "gemma", "lora_path": f"job:{adapter}", "output_dir": "o"},
+    }
+    user = client.post("/jobs", json=merge).json()["id"]
+    client.post(f"/jobs/{user}/cancel")
+    client.post(f"/jobs/{adapter}/cancel")
+    whole = {"config": {"lora": False}, "from_scratch": True}
+    assert client.post(f"/jobs/{adapter}/retry", json=whole).status_code == 200
+    assert places(client.post(f"/jobs/{user}/retry")) == [("body", "config", "lora_path")]
