@@ -50,6 +50,7 @@ bench: install
 	$(BIN)/python benchmarks/scheduling.py
 	$(BIN)/python benchmarks/load_memory.py
 	$(BIN)/python benchmarks/preference_memory.py
+	$(BIN)/python benchmarks/memory_estimate.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/quantize_memory.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/async_save.py
 
