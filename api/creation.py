@@ -10,6 +10,7 @@ from api.estimate import with_estimate
 from api.principal import Principal
 from api.problems import ApiError, invalid
 from api.resources import Offer
+from api.schemas.estimates import Estimate
 from api.service import Service
 from api.sources import Sources, StoredSources
 from api.submission import Submission, check
@@ -128,6 +129,7 @@ def new_job(principal: Principal, submission: Submission, webhook: Prepared | No
         labels=request.labels,
         secrets=submission.secrets,
         warnings=tuple(warning.as_dict() for warning in submission.warnings),
+        estimate=submission.estimate and Estimate.of(submission.estimate).model_dump(mode="json"),
         webhook=webhook.new if webhook else None,
         inputs=submission.inputs,
     )

@@ -28,7 +28,7 @@ def with_estimate(submission: Submission, hosts: Sequence[Offer], *, count: bool
     Raises:
         ApiError: 422, no device that is known has the memory, and the request does not say `force`.
     """
-    config = read_config(submission.request.task, submission.local).config
+    config = submission.config or read_config(submission.request.task, submission.local).config
     if config is None:  # a reference whose folder is not known yet
         return submission
     job = _Job(submission, config)

@@ -122,6 +122,7 @@ def _rerun(
     values = {
         "config_given": dict(new.config_given),
         "config_resolved": dict(new.config_resolved),
+        "estimate": new.estimate,
         "warnings": [dict(warning) for warning in (*new.warnings, *_data_warnings(row, submission, kept))],
     }
     small = {name: getattr(new, name) for name in SMALL}

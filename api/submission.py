@@ -17,7 +17,7 @@ from api.sources import Sources
 from api.webhooks import webhook_problems
 from store.inputs import Input
 from store.targets import Networks
-from trainer.config import Reading, read_config, task_problem
+from trainer.config import Reading, TaskConfig, read_config, task_problem
 from trainer.config.estimate import Estimate
 from trainer.config.names import tasks_with
 from trainer.config.preflight import Checked, Roots, check_job, path_problems
@@ -31,6 +31,7 @@ class Submission:
     Attributes:
         resolved: every argument; references as they are.
         local: the same with the folders of this machine in place of references, where there are any.
+        config: what `local` says; None where that is still to be read.
         inputs: what it refers to.
         estimate: what it will take, where that was asked for.
         secrets: what it brings along, encrypted, by name.
@@ -40,6 +41,7 @@ class Submission:
     given: dict[str, Any]
     resolved: dict[str, Any]
     local: dict[str, Any]
+    config: TaskConfig | None
     inputs: tuple[Input, ...]
     resources: Resources
     statistics: dict[str, Any]
@@ -87,11 +89,13 @@ def check(
     if request is None or reading is None or checked is None or devices is None or problems:
         raise invalid(problems)
     resolved = checked.config.resolved()
+    local = references.local(resolved) if references else resolved
     return Submission(
         request=request,
         given=reading.given,
         resolved=resolved,
-        local=references.local(resolved) if references else resolved,
+        local=local,
+        config=checked.config if local == resolved else None,
         inputs=inputs_in(resolved),
         resources=devices.resources,
         statistics=checked.statistics,

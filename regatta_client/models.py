@@ -103,91 +103,6 @@ class Evidence(BaseModel):
     """Reason of the job that was needed"""
 
 
-class ProblemItem(BaseModel):
-    """One thing that is wrong with the request."""
-
-    loc: list[str | int]
-    """Where: `body`, `query`, `path` or `header`, then the names down to the value"""
-    msg: str
-    """What came and what was expected"""
-    hint: str
-    """What to do; may be empty"""
-
-
-class JobWebhook(BaseModel):
-    """A job's webhook."""
-
-    url: str
-    """Without the values of its query"""
-    events: list[
-        Literal[
-            "job.queued",
-            "job.starting",
-            "job.running",
-            "job.stopping",
-            "job.succeeded",
-            "job.failed",
-            "job.cancelled",
-        ]
-        | str
-    ]
-    disabled_at: datetime | None
-    """Since then the receiver wants nothing more (it answered 410)"""
-    secret: str | None = None
-    """Only in the answer that has created the job, when the server has made it"""
-
-
-class Job(BaseModel):
-    """A job. `status` says where it stands, `reason` and `message` why."""
-
-    id: str
-    project: str
-    submitted_by: str
-    """The key that made it: name and prefix; `local` without keys"""
-    name: str | None
-    task: str
-    status: Status
-    reason: Reason
-    message: str
-    fault: Fault | None
-    """Who can do something about the reason; null where nothing is wrong"""
-    retry_helps: bool
-    """Whether the same job may succeed when it is tried again as it is"""
-    queue: QueuePlace | None
-    """Null unless the job is queued"""
-    not_before: datetime | None
-    """A queued job rests until then"""
-    pipeline_id: str | None
-    pipeline_step: str | None
-    """Its name in the pipeline"""
-    attempt: int
-    """Counts from 1; a retry or a lost host raises it"""
-    priority: int
-    max_retries: int
-    timeout_s: float | None
-    labels: dict[str, str]
-    resources: Resources
-    placement: list[Placement] | None
-    progress: Progress
-    created_at: datetime
-    """RFC 3339, UTC"""
-    updated_at: datetime
-    """RFC 3339, UTC"""
-    queued_at: datetime
-    """RFC 3339, UTC"""
-    started_at: datetime | None
-    finished_at: datetime | None
-    links: dict[str, str]
-    """Addresses of what belongs to this, by name"""
-    evidence: Evidence | None
-    config: dict[str, Any]
-    """As given, without secrets"""
-    resolved_config: dict[str, Any]
-    """As run: every argument, absolute paths"""
-    warnings: list[ProblemItem]
-    webhook: JobWebhook | None
-
-
 class MemoryParts(BaseModel):
     """Bytes of one device, by what they are for; together they are the memory."""
 
@@ -285,6 +200,93 @@ class Estimate(BaseModel):
     checkpoints: Checkpoints | None
     notes: list[str]
     """What was assumed, and why something is not known"""
+
+
+class ProblemItem(BaseModel):
+    """One thing that is wrong with the request."""
+
+    loc: list[str | int]
+    """Where: `body`, `query`, `path` or `header`, then the names down to the value"""
+    msg: str
+    """What came and what was expected"""
+    hint: str
+    """What to do; may be empty"""
+
+
+class JobWebhook(BaseModel):
+    """A job's webhook."""
+
+    url: str
+    """Without the values of its query"""
+    events: list[
+        Literal[
+            "job.queued",
+            "job.starting",
+            "job.running",
+            "job.stopping",
+            "job.succeeded",
+            "job.failed",
+            "job.cancelled",
+        ]
+        | str
+    ]
+    disabled_at: datetime | None
+    """Since then the receiver wants nothing more (it answered 410)"""
+    secret: str | None = None
+    """Only in the answer that has created the job, when the server has made it"""
+
+
+class Job(BaseModel):
+    """A job. `status` says where it stands, `reason` and `message` why."""
+
+    id: str
+    project: str
+    submitted_by: str
+    """The key that made it: name and prefix; `local` without keys"""
+    name: str | None
+    task: str
+    status: Status
+    reason: Reason
+    message: str
+    fault: Fault | None
+    """Who can do something about the reason; null where nothing is wrong"""
+    retry_helps: bool
+    """Whether the same job may succeed when it is tried again as it is"""
+    queue: QueuePlace | None
+    """Null unless the job is queued"""
+    not_before: datetime | None
+    """A queued job rests until then"""
+    pipeline_id: str | None
+    pipeline_step: str | None
+    """Its name in the pipeline"""
+    attempt: int
+    """Counts from 1; a retry or a lost host raises it"""
+    priority: int
+    max_retries: int
+    timeout_s: float | None
+    labels: dict[str, str]
+    resources: Resources
+    placement: list[Placement] | None
+    progress: Progress
+    created_at: datetime
+    """RFC 3339, UTC"""
+    updated_at: datetime
+    """RFC 3339, UTC"""
+    queued_at: datetime
+    """RFC 3339, UTC"""
+    started_at: datetime | None
+    finished_at: datetime | None
+    links: dict[str, str]
+    """Addresses of what belongs to this, by name"""
+    evidence: Evidence | None
+    config: dict[str, Any]
+    """As given, without secrets"""
+    resolved_config: dict[str, Any]
+    """As run: every argument, absolute paths"""
+    estimate: Estimate | None
+    """What it was reckoned to take when it was made"""
+    warnings: list[ProblemItem]
+    webhook: JobWebhook | None
 
 
 class PreviewToken(BaseModel):

@@ -54,6 +54,7 @@ class NewJob:
     timeout_s: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[Mapping[str, Any], ...] = ()
+    estimate: Mapping[str, Any] | None = None
     secrets: Mapping[str, str] = field(default_factory=dict)
     webhook: NewWebhook | None = None
     inputs: tuple[Input, ...] = ()
@@ -92,6 +93,7 @@ def create_job(session: Session, new: NewJob, *, job_id: str | None = None) -> J
         config_given=dict(new.config_given),
         config_resolved=dict(new.config_resolved),
         warnings=[dict(warning) for warning in new.warnings],
+        estimate=None if new.estimate is None else dict(new.estimate),
         progress={},
         created_at=now,
         updated_at=now,

@@ -189,6 +189,7 @@ class Job(JobSummary):
     evidence: Evidence | None
     config: dict[str, Any] = Field(description="As given, without secrets")
     resolved_config: dict[str, Any] = Field(description="As run: every argument, absolute paths")
+    estimate: Estimate | None = Field(description="What it was reckoned to take when it was made")
     warnings: list[ProblemItem]
     webhook: JobWebhook | None
 
@@ -205,6 +206,7 @@ class Job(JobSummary):
             evidence=None if row.evidence is None else Evidence.model_validate(row.evidence),
             config=row.config_given,
             resolved_config=row.config_resolved,
+            estimate=None if row.estimate is None else Estimate.model_validate(row.estimate),
             warnings=[ProblemItem(**warning) for warning in row.warnings],
             webhook=None if row.webhook is None else JobWebhook.of(row.webhook, webhook_secret),
         )

@@ -39,6 +39,12 @@ def test_validation_estimates_the_job(client: httpx.Client, body: dict[str, Any]
     assert estimate["notes"] == []
 
 
+def test_a_job_keeps_what_it_was_reckoned_to_take(client: httpx.Client, body: dict[str, Any]) -> None:
+    made = client.post("/jobs", json=body).json()
+    assert made["estimate"]["memory"]["bytes"] == sum(made["estimate"]["memory"]["parts"].values()) > 0
+    assert client.get(f"/jobs/{made['id']}").json()["estimate"] == made["estimate"]
+
+
 def test_a_job_that_is_too_large_is_refused_with_the_arithmetic(
     client: httpx.Client, database: Database, body: dict[str, Any]
 ) -> None:

@@ -160,7 +160,7 @@ def test_a_queued_job_tells_its_place_and_what_it_waits_for(
 def test_a_list_can_leave_the_configs_out(client: httpx.Client, submit: Submit) -> None:
     whole = submit()
     summary = client.get("/jobs", params={"view": "summary"}).json()["items"]
-    left_out = {"config", "resolved_config", "warnings", "evidence", "webhook"}
+    left_out = {"config", "resolved_config", "estimate", "warnings", "evidence", "webhook"}
     assert summary[0].keys() == whole.keys() - left_out
     assert summary[0]["id"] == whole["id"]
     assert places(client.get("/jobs", params={"view": "long"})) == [("query", "view")]
