@@ -62,7 +62,7 @@ def arithmetic(parts: Parts) -> str:
     shown = [(name, size) for name, size in sizes if size >= FEWEST_SHOWN * parts.total]
     rest = parts.total - sum(size for _, size in shown)
     words = [f"{WORDS.get(name, name)} {gib(size)}" for name, size in shown]
-    return " + ".join([*words, f"others {gib(rest)}"] if rest > FEWEST_SHOWN * parts.total else words)
+    return " + ".join([*words, f"others {gib(rest)}"] if rest > 0 else words)
 
 
 def ways(config: TaskConfig, topology: Topology, device: str, estimate: Estimate) -> Iterator[Way]:
