@@ -181,6 +181,30 @@ def _stripped(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(text.strip() for text in texts)
 
 
+LARGEST_BALANCE = 4 / 3
+"""Of weighted desirable to weighted undesirable responses; the smallest is 1 (KTO, section 4.2)."""
+
+
+def out_of_balance(
+    split: str, desirable: int, undesirable: int, weights: tuple[float, float]
+) -> Problem | None:
+    """The warning when one kind of responses outweighs the other, with the weights that balance them.
+
+    Args:
+        desirable, undesirable: how many responses there are.
+        weights: desirable_weight and undesirable_weight.
+    """
+    good, bad = desirable * weights[0], undesirable * weights[1]
+    if desirable == undesirable or not good or not bad or 1 <= good / bad <= LARGEST_BALANCE:
+        return None
+    msg = f"{split} has {desirable} desirable and {undesirable} undesirable responses, which weigh "
+    msg += f"{good:g} to {bad:g} = {good / bad:.3g}, expected 1 to {LARGEST_BALANCE:.3g}"
+    first, last = bad / desirable, LARGEST_BALANCE * bad / desirable
+    hint = f"Set desirable_weight to {first:.3g} to {last:.3g}, or undesirable_weight to "
+    hint += f"{good / LARGEST_BALANCE / undesirable:.3g} to {good / undesirable:.3g}."
+    return Problem(("desirable_weight",), msg, hint)
+
+
 def one_judgement(split: str, desirable: int, undesirable: int) -> Problem | None:
     """The warning when all responses of a split, so many of each kind, were judged alike."""
     if bool(desirable) == bool(undesirable):

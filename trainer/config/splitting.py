@@ -33,6 +33,8 @@ class Shape:
     layers: Size
     heads: Size
     inner: Size
+    key_heads: Size | None = None
+    """None: as many as heads."""
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self | None:
@@ -46,11 +48,13 @@ class Shape:
             inner = width and Size(f"{BLOOM_INNER} x {width.words}", BLOOM_INNER * width.value)
             layers = _size(content, ("n_layer", "num_hidden_layers"))
             heads = _size(content, ("n_head", "num_attention_heads"))
+            key_heads = None
         else:
             inner = _size(content, ("intermediate_size",), 24576)
             layers = _size(content, ("num_hidden_layers",), 28)
             heads = _size(content, ("num_attention_heads",), 16)
-        return cls(layers, heads, inner) if layers and heads and inner else None
+            key_heads = _size(content, ("num_key_value_heads",), 16)
+        return cls(layers, heads, inner, key_heads) if layers and heads and inner else None
 
 
 def misfits(shape: Shape, topology: Topology) -> Iterator[Problem]:
@@ -58,6 +62,18 @@ def misfits(shape: Shape, topology: Topology) -> Iterator[Problem]:
     yield from _across(shape, topology.tensor)
     if problem := too_few_layers(topology, shape.layers.value):
         yield problem
+
+
+def copied_keys(shape: Shape, topology: Topology) -> Iterator[Problem]:
+    """The warning that key heads cannot be shared out, so that every rank of a tensor group has all."""
+    heads, ranks = shape.key_heads, topology.tensor
+    if heads is None or heads.value % ranks == 0:
+        return
+    msg = f"{ranks} ranks cannot share {heads.words} among them: each computes and keeps all of the key heads"
+    fitting = [degree for degree in range(1, ranks) if heads.value % degree == 0]
+    hint = f"They are shared with a degree of at most {fitting[-1]}." if fitting[-1] > 1 else ""
+    hint = hint or "More sharding in its place costs no copies, where the model fits."
+    yield Problem(("tensor_parallel_degree",), msg, hint)
 
 
 def too_few_layers(topology: Topology, layers: int) -> Problem | None:

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from trainer.config.known_models import KNOWN_MODELS
-from trainer.config.splitting import Shape, misfits
+from trainer.config.splitting import Shape, copied_keys, misfits
 from trainer.config.topology import Topology
 
 
@@ -77,6 +77,31 @@ def test_the_inner_width_is_split_too() -> None:
     assert bloom is not None
     (problem,) = misfits(bloom, Topology(tensor=8))
     assert problem.msg.startswith("4 x hidden_size 5 / tensor_parallel_degree 8 leaves 4")
+
+
+@pytest.mark.parametrize(
+    ("heads", "hint"),
+    [
+        (1, "More sharding in its place costs no copies, where the model fits."),
+        (2, "They are shared with a degree of at most 2."),
+    ],
+)
+def test_key_heads_that_every_rank_has_are_told(heads: int, hint: str) -> None:
+    found = Shape.of({"model_type": "gemma", "num_attention_heads": 8, "num_key_value_heads": heads})
+    assert found is not None
+    (warning,) = copied_keys(found, Topology(tensor=4))
+    assert warning.loc == ("tensor_parallel_degree",)
+    assert warning.msg == (
+        f"4 ranks cannot share num_key_value_heads {heads} among them: each computes and keeps all of the "
+        "key heads"
+    )
+    assert warning.hint == hint
+
+
+def test_key_heads_that_ranks_share_are_not_worth_a_word() -> None:
+    assert list(copied_keys(shape("google/gemma-7b"), Topology(tensor=8))) == []
+    assert list(copied_keys(shape("google/gemma-2b"), Topology(pipeline=2))) == []
+    assert list(copied_keys(shape("bigscience/bloom-3b"), Topology(tensor=4))) == []
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from trainer.config.schema import (
     SftConfig,
     TaskConfig,
 )
-from trainer.config.splitting import misfits
+from trainer.config.splitting import copied_keys, misfits
 from trainer.config.tasks import task_problem
 from trainer.config.topology import ONE_PROCESS, Topology, misfit, sharing_with_nobody
 
@@ -187,6 +187,7 @@ class _Check(Places):
             self.statistics["model"] = statistics
         elif shape := shape_by_name(given):
             self.problems += misfits(shape, self.topology)
+            self.warnings += copied_keys(shape, self.topology)
         tokenizer = config.tokenizer_name_or_path or given
         if tokenizer != given or finder.refers(TOKENIZER, tokenizer):
             folder, inside = self.hub_folder(finder, TOKENIZER, tokenizer, Part.TOKENIZER)

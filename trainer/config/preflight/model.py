@@ -18,7 +18,7 @@ from trainer.config.preflight.weights import Weights, read_weights
 from trainer.config.problems import Problem
 from trainer.config.quantized_models import QUANTIZATION
 from trainer.config.schema import ExportConfig, QuantizeConfig, RecordsConfig, SftConfig
-from trainer.config.splitting import Shape, misfits
+from trainer.config.splitting import Shape, copied_keys, misfits
 from trainer.config.topology import ONE_PROCESS, Topology
 from trainer.config.values import show
 
@@ -78,6 +78,7 @@ def check_model(
             problems += quantized_problems(content, config, topology)
         if shape := Shape.of(content):
             problems += misfits(shape, topology)
+            warnings += copied_keys(shape, topology)
     except (FolderError, OSError) as error:
         problems.append(problem_of((MODEL, CONFIG_FILE), error))
     try:

@@ -1,6 +1,7 @@
 """The data of dpo and kto: two files, every line of which is read once."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -8,12 +9,12 @@ from typing import Any
 
 from trainer.config.data_files import PREFERENCE_FILES
 from trainer.config.data_kinds import SAMPLES
-from trainer.config.preference_records import PARSERS, PreferenceRecord, one_judgement
+from trainer.config.preference_records import PARSERS, PreferenceRecord, one_judgement, out_of_balance
 from trainer.config.preflight.data import Tally
 from trainer.config.preflight.paths import Finder
 from trainer.config.preflight.unchanged import while_unchanged
 from trainer.config.problems import Problem
-from trainer.config.schema import PreferenceConfig
+from trainer.config.schema import KtoConfig, PreferenceConfig
 from trainer.config.values import show
 
 FEWEST_TO_COMPARE = 2
@@ -50,7 +51,7 @@ def check_preference_data(finder: Finder, config: PreferenceConfig) -> Preferenc
             found.problems.append(path)
         else:
             found.changes[name] = given if finder.refers(name, given) else str(path)
-            _check_split(found, path, split, config.task)
+            _check_split(found, path, split, config)
     return found
 
 
@@ -64,19 +65,30 @@ def _file(finder: Finder, name: str, given: str) -> Path | Problem:
     return path
 
 
-def _check_split(found: PreferenceData, path: Path, split: str, task: str) -> None:
-    name = PREFERENCE_FILES[split]
+def _check_split(found: PreferenceData, path: Path, split: str, config: PreferenceConfig) -> None:
+    name, task = PREFERENCE_FILES[split], config.task
     tally, judged = while_unchanged((task, name), [path], partial(_tally, path, name, task))
     problems = tally.result(split, SAMPLES[task])
-    if not problems and task == "kto":
+    if not problems and isinstance(config, KtoConfig):
         if judged.total() < FEWEST_TO_COMPARE:
             msg = f"{split} has a single record, expected at least {FEWEST_TO_COMPARE}: task kto compares"
             msg += " each prompt's response with that of another record"
             problems = [Problem((name,), msg, "Add records.")]
-        elif warning := one_judgement(split, judged[True], judged[False]):
-            found.warnings.append(warning)
+        else:
+            found.warnings += _doubts(split, judged, config)
     found.problems += problems
     found.statistics[split] = dict(tally.statistics)
+
+
+def _doubts(split: str, judged: Counter[bool | None], config: KtoConfig) -> Iterator[Problem]:
+    """Warnings about how many responses of each kind there are."""
+    counts = judged[True], judged[False]
+    if warning := one_judgement(split, *counts):
+        yield warning
+    elif split == "train":
+        weights = config.desirable_weight, config.undesirable_weight
+        if warning := out_of_balance(split, *counts, weights):
+            yield warning
 
 
 def _tally(path: Path, name: str, task: str) -> tuple[Tally, Counter[bool | None]]:

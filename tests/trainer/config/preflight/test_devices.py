@@ -66,7 +66,9 @@ def test_heads_and_layers_are_looked_up_in_the_model(
 
 
 def test_key_heads_and_the_vocabulary_need_not_divide(config: Config, roots: Roots, shape: object) -> None:
-    assert check_job(config(tensor_parallel_degree=4), roots).problems == ()
+    checked = check_job(config(tensor_parallel_degree=4), roots)
+    assert checked.problems == ()
+    assert ("tensor_parallel_degree",) in [warning.loc for warning in checked.warnings]
 
 
 def test_heads_without_end_are_told_in_a_moment(
@@ -101,8 +103,14 @@ def test_a_model_of_the_built_in_table_is_checked_before_it_is_fetched(
     ],
 )
 def test_a_step_takes_data_for_every_device_that_has_its_own(
-    config: Config, roots: Roots, shape: object, arguments: dict[str, object], world: int, steps: int
+    config: Config,
+    roots: Roots,
+    shape: Callable[..., None],
+    arguments: dict[str, object],
+    world: int,
+    steps: int,
 ) -> None:
+    shape(num_key_value_heads=2)
     job = config(per_device_train_batch_size=2, save_strategy="no", **arguments)
     checked = check_job(job, roots, world_size=world)
     assert checked.statistics["optimizer_steps"] == steps
@@ -136,8 +144,14 @@ def test_devices_without_data_are_a_warning(config: Config, roots: Roots, shape:
     ],
 )
 def test_sharding_over_one_device_is_a_warning(
-    config: Config, roots: Roots, shape: object, arguments: dict[str, object], world: int, msg: str
+    config: Config,
+    roots: Roots,
+    shape: Callable[..., None],
+    arguments: dict[str, object],
+    world: int,
+    msg: str,
 ) -> None:
+    shape(num_key_value_heads=2)
     (warning,) = check_job(config(save_strategy="no", **arguments), roots, world_size=world).warnings
     assert (warning.loc, warning.msg) == (("sharding",), msg)
 

@@ -210,3 +210,38 @@ def test_the_shared_data_is_sound_for_its_task_and_told_apart(
     wrong = check_job(config(task, train_dataset_path=f"{other}/train.jsonl"), roots).problems
     assert len(wrong) == 11
     assert f"task {other} takes it" in wrong[1].msg
+
+
+def weigh(config: Config, roots: Roots, data: Path, good: int, bad: int, **weights: float) -> list[str]:
+    """What is said about the weights of kto with so many responses of each kind."""
+    write_lines(data / "kto" / "train.jsonl", [JUDGED] * good + [JUDGED | {"sort": [0]}] * bad)
+    warnings = check_job(config("kto", **weights), roots).warnings
+    return [f"{each.msg}. {each.hint}" for each in warnings if each.loc == ("desirable_weight",)]
+
+
+def test_classes_out_of_balance_are_a_warning_with_the_weights_that_balance_them(
+    config: Config, roots: Roots, data: Path
+) -> None:
+    assert weigh(config, roots, data, 9, 2) == [
+        "train has 9 desirable and 2 undesirable responses, which weigh 9 to 2 = 4.5, expected 1 to 1.33. "
+        "Set desirable_weight to 0.222 to 0.296, or undesirable_weight to 3.38 to 4.5."
+    ]
+    assert weigh(config, roots, data, 2, 9)[0].endswith(
+        "Set desirable_weight to 4.5 to 6, or undesirable_weight to 0.167 to 0.222."
+    )
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "weights"),
+    [
+        (5, 5, {}),
+        (5, 4, {}),
+        (9, 2, {"undesirable_weight": 4.0}),
+        (9, 2, {"desirable_weight": 0.25}),
+        (5, 5, {"desirable_weight": 1.5}),
+    ],
+)
+def test_balanced_or_chosen_weights_are_not_worth_a_word(
+    config: Config, roots: Roots, data: Path, good: int, bad: int, weights: dict[str, float]
+) -> None:
+    assert weigh(config, roots, data, good, bad, **weights) == []
