@@ -198,7 +198,7 @@ class TestDraining:
 
 class TestShutdown:
     def test_a_runner_that_is_told_to_end_hands_the_job_back_at_no_charge(self, bench: Bench):
-        job_id = bench.submit({**LONG, "steps": 40})
+        job_id = bench.submit({**LONG, "steps": 120})
         bench.start(job_id)
         bench.wait(job_id, lambda job: job.progress.get("step", 0) >= 3)
         bench.runner(job_id).terminate()
@@ -211,7 +211,7 @@ class TestShutdown:
         bench.launch(job_id, bench.place(job_id))
         job = bench.job(job_id)
         assert job.status == Status.succeeded, bench.story(job_id)
-        assert bench.metric_steps(job_id) == list(range(1, 41))
+        assert bench.metric_steps(job_id) == list(range(1, 121))
         assert f"starting at step {checkpoint.step}" in texts(bench.logs(job_id))
 
 
