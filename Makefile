@@ -16,11 +16,11 @@ demo: install
 	rm -rf build/demo-model
 	$(BIN)/regatta demo --model-dir build/demo-model
 
-# Two tests at a time, but for those that run the service or several processes of a trainer themselves.
-SERVICE_TESTS := tests/chaos tests/end_to_end tests/worker
+# Two tests at a time, but for those that kill processes or hold them to short leases.
+ALONE := tests/chaos tests/worker
 test: install
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile $(addprefix --ignore=,$(SERVICE_TESTS))
-	$(BIN)/pytest $(SERVICE_TESTS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile $(addprefix --ignore=,$(ALONE))
+	$(BIN)/pytest $(ALONE)
 
 test-chaos: install
 	$(BIN)/pytest -m chaos
