@@ -72,8 +72,8 @@ def check(
     if misplaced := _arguments_beside_config(body):
         raise invalid([misplaced])
     request, problems = _read_request(body)
-    if request and request.webhook:
-        problems += webhook_problems(request.webhook, networks)
+    if webhook := _webhook(body):
+        problems += webhook_problems(webhook, networks)
     reading, config_problems = _read_config(body)
     problems += config_problems
     devices: DevicePlan | None = None
@@ -124,6 +124,14 @@ def _read_request(body: Mapping[str, Any]) -> tuple[JobRequest | None, list[Prob
         problems += map(_explained, records(error))
         return None, problems
     return request, problems
+
+
+def _webhook(body: Mapping[str, Any]) -> WebhookRequest | None:
+    """The webhook of the body, whatever else is wrong there; None without one that can be read."""
+    try:
+        return WebhookRequest.model_validate(body.get("webhook"))
+    except ValidationError:
+        return None
 
 
 def _explained(record: Mapping[str, Any]) -> Problem:
