@@ -48,6 +48,8 @@ test-oracle: install $(if $(filter .oracle/%,$(ORACLE)),.oracle/installed)
 bench: install
 	$(BIN)/python benchmarks/start_overhead.py
 	$(BIN)/python benchmarks/scheduling.py
+	$(BIN)/python benchmarks/log_followers.py
+	$(BIN)/python benchmarks/api_speed.py --jobs 100000
 	$(BIN)/python benchmarks/load_memory.py
 	$(BIN)/python benchmarks/preference_memory.py
 	$(BIN)/python benchmarks/memory_estimate.py
