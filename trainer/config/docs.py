@@ -1,6 +1,5 @@
 """The tables of docs/config.md, made from the fields: `python -m trainer.config.docs [FILE]`."""
 
-import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ from trainer.config.fields.precision import PrecisionFields
 from trainer.config.fields.preference import DpoFields, KtoFields, ReferenceFields
 from trainer.config.fields.quantization import QuantizationFields
 from trainer.config.names import ALIASES, DROPPED
+from trainer.config.page import cell, write_page
 from trainer.config.schema import CONFIGS
 from trainer.config.standing import standing_of
 from trainer.config.tasks import AVAILABLE_TASKS, TASKS
@@ -234,7 +234,7 @@ def _names() -> Iterator[str]:
     for old, new in ALIASES.items():
         yield f"| `{old}` | `{new}` |"
     for old, remedy in DROPPED.items():
-        yield f"| `{old}` | refused: {_cell(remedy)} |"
+        yield f"| `{old}` | refused: {cell(remedy)} |"
     yield ""
 
 
@@ -261,7 +261,7 @@ def _row(group: type[FieldGroup], name: str) -> str:
         field.description or "",
         _standing(field),
     ]
-    return f"| {' | '.join(_cell(cell) for cell in cells)} |"
+    return f"| {' | '.join(cell(text) for text in cells)} |"
 
 
 def _default(fields: dict[str, FieldInfo]) -> str:
@@ -290,19 +290,9 @@ def _first_line(config: type[FieldGroup]) -> str:
     return (config.__doc__ or "").splitlines()[0]
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
 def main(arguments: list[str]) -> None:
     """Write the page to the given file, or to docs/config.md."""
-    parser = argparse.ArgumentParser(
-        prog="python -m trainer.config.docs", description="Write the page of all arguments."
-    )
-    parser.add_argument("file", nargs="?", type=Path, default=FILE, metavar="FILE", help=f"default: {FILE}")
-    path: Path = parser.parse_args(arguments).file
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(), encoding="utf-8")
+    write_page(arguments, "trainer.config.docs", "Write the page of all arguments.", FILE, render)
 
 
 if __name__ == "__main__":

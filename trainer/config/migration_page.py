@@ -1,6 +1,5 @@
 """The page for PaddleNLP's users, made from the fields: `python -m trainer.config.migration_page [FILE]`."""
 
-import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 
 from trainer.config.names import ALIASES, DROPPED
+from trainer.config.page import cell, write_page
 from trainer.config.schema import CONFIGS
 from trainer.config.standing import standing_of
 from trainer.config.values import show
@@ -59,7 +59,7 @@ def _renamed() -> Iterator[str]:
     for old, new in ALIASES.items():
         yield f"| `{old}` | renamed, with a warning: `{new}` |"
     for old, remedy in DROPPED.items():
-        yield f"| `{old}` | refused: {_cell(remedy)} |"
+        yield f"| `{old}` | refused: {cell(remedy)} |"
     yield ""
 
 
@@ -75,7 +75,7 @@ def _limited() -> Iterator[str]:
         becomes = "ignored with a warning" if standing.kind == "no_effect" else "refused"
         if standing.harmless:
             becomes += f" (not {', '.join(map(show, standing.harmless))})"
-        yield f"| `{name}` | {_cell(becomes)} | {_cell(standing.reason)} |"
+        yield f"| `{name}` | {cell(becomes)} | {cell(standing.reason)} |"
     yield ""
 
 
@@ -86,19 +86,11 @@ def _same() -> Iterator[str]:
     yield ", ".join(f"`{name}`" for name in supported) + "."
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
 def main(arguments: list[str]) -> None:
     """Write the page to the given file, or to its place in docs."""
-    parser = argparse.ArgumentParser(
-        prog="python -m trainer.config.migration_page", description="Write the page for PaddleNLP's users."
+    write_page(
+        arguments, "trainer.config.migration_page", "Write the page for PaddleNLP's users.", FILE, render
     )
-    parser.add_argument("file", nargs="?", type=Path, default=FILE, metavar="FILE", help=f"default: {FILE}")
-    path: Path = parser.parse_args(arguments).file
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(), encoding="utf-8")
 
 
 if __name__ == "__main__":
