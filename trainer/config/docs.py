@@ -8,46 +8,15 @@ from pydantic.fields import FieldInfo
 
 from trainer.config.explain import expectation
 from trainer.config.fields.base import FieldGroup
-from trainer.config.fields.checkpoint import CheckpointFields
-from trainer.config.fields.data import DataFields, GenerationFields, PreferenceDataFields, SftDataFields
-from trainer.config.fields.evaluation import EvaluationFields
-from trainer.config.fields.export import ExportFields
-from trainer.config.fields.kernels import KernelFields
-from trainer.config.fields.logging import LoggingFields
-from trainer.config.fields.loop import LoopFields
-from trainer.config.fields.merge import MergeFields
-from trainer.config.fields.model import FinetuneModelFields, ModelFields
-from trainer.config.fields.optimizer import DecayFields, OptimizerFields
-from trainer.config.fields.parallel import ParallelFields
-from trainer.config.fields.peft import AdapterFields, LoraFields, PreferenceLoraFields, ReftFields
-from trainer.config.fields.precision import PrecisionFields
-from trainer.config.fields.preference import DpoFields, KtoFields, ReferenceFields
-from trainer.config.fields.quantization import QuantizationFields
 from trainer.config.names import ALIASES, DROPPED
 from trainer.config.page import cell, write_page
 from trainer.config.schema import CONFIGS
+from trainer.config.sections import SECTIONS
 from trainer.config.standing import standing_of
 from trainer.config.tasks import AVAILABLE_TASKS, TASKS
 from trainer.config.values import show
 
 FILE = Path("docs/config.md")
-
-SECTIONS: tuple[tuple[str, tuple[type[FieldGroup], ...]], ...] = (
-    ("Model", (ModelFields, FinetuneModelFields)),
-    ("Data", (SftDataFields, PreferenceDataFields, DataFields, GenerationFields)),
-    ("Training loop", (LoopFields,)),
-    ("Optimizer and schedule", (OptimizerFields, DecayFields)),
-    ("Evaluation and saving", (EvaluationFields,)),
-    ("Logging", (LoggingFields,)),
-    ("Precision and device", (PrecisionFields,)),
-    ("Parallelism", (ParallelFields,)),
-    ("Checkpoints", (CheckpointFields,)),
-    ("Kernels and recompute", (KernelFields,)),
-    ("Parameter-efficient tuning", (LoraFields, PreferenceLoraFields, AdapterFields, ReftFields)),
-    ("Preference training", (DpoFields, KtoFields, ReferenceFields)),
-    ("Quantization", (QuantizationFields,)),
-    ("Merging and exporting", (MergeFields, ExportFields)),
-)
 
 INTRODUCTION = """# The argument file
 

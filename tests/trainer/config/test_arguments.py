@@ -9,6 +9,7 @@ import pytest
 from trainer.config import json_schema, read_config
 from trainer.config.names import ALIASES, DROPPED, tasks_with
 from trainer.config.schema import CONFIGS
+from trainer.config.sections import SECTIONS
 from trainer.config.standing import SUPPORT_KEY, standing_of
 
 FACTS: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "arguments.json").read_text())
@@ -63,14 +64,15 @@ def test_every_argument_says_what_it_means_and_what_becomes_of_it(task: str) -> 
 
 
 @pytest.mark.parametrize("task", CONFIGS)
-def test_the_schema_tells_the_standing_of_every_argument(task: str) -> None:
-    schema = SCHEMAS[task]
+def test_the_schema_tells_standing_and_section_of_every_argument(task: str) -> None:
+    schema, titles = SCHEMAS[task], {title for title, _ in SECTIONS}
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["additionalProperties"] is False
     assert "output_dir" in schema["required"]
     for name, entry in schema["properties"].items():
         assert entry[SUPPORT_KEY]["standing"] in {"supported", "no_effect", "refused"}, name
         assert "default" in entry or name in {*REQUIRED, "lora_path"}, name
+        assert entry["x-regatta-section"] in titles, name
 
 
 def test_the_schema_of_a_refused_argument_gives_the_reason() -> None:
