@@ -1,6 +1,7 @@
 """The container files name settings, commands, stages and folders that exist."""
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,12 @@ def test_what_is_copied_exists_and_is_sent_to_the_builder() -> None:
         for source in words.split()[:-1]:
             assert (REPOSITORY / source).exists(), source
             assert f"!{source}" in sent
+
+
+def test_every_package_of_the_project_is_copied() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = {name.rstrip("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
+    assert packages == set(re.findall(r"^COPY (\w+) \1$", DOCKERFILE, re.MULTILINE))
 
 
 def test_only_the_api_is_published_and_only_here(compose: dict[str, Any]) -> None:
