@@ -41,6 +41,7 @@ from api.routes import (
 from api.service import Service
 from api.telemetry.registry import Telemetry
 from api.telemetry.requests import Observed
+from api.web import pages
 from store.settings import Settings, get_settings
 
 DESCRIPTION = "Runs LLM fine-tuning jobs on PaddlePaddle: POST a task and its config, then poll or follow."
@@ -83,6 +84,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         openai_files,
         openai_jobs,
         openai_models,
+        pages,
     ):
         app.include_router(noun.router)
     app.openapi = partial(openapi.describe, app)

@@ -20,9 +20,9 @@ from store.keys import BEGINNING
 
 logger = logging.getLogger(__name__)
 
-OPEN = ("/healthz", "/readyz", "/docs", "/docs/oauth2-redirect")
+OPEN = ("/", "/healthz", "/readyz", "/docs", "/docs/oauth2-redirect")
 """Addresses that are read without a key: whether the server lives, and pages that hold nothing of a user."""
-OPEN_FOLDERS = ("/docs/static/",)
+OPEN_FOLDERS = ("/static/", "/docs/static/")
 
 
 class Authentication:

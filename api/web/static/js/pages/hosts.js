@@ -1,0 +1,5 @@
+import { fill, h } from "../dom.js";
+
+export function show(root) {
+  fill(root, h("h1", {}, "hosts"));
+}
