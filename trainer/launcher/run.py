@@ -55,11 +55,15 @@ def run_gang(
 
 
 def _tell(verdict: Verdict, folder: Path, events: EventWriter, *, with_log: bool) -> None:
-    """Report a failure; with the end of the log of the rank that failed, unless that was shown before."""
+    """Report a failure; with the end of the log of the rank that failed, unless that was shown before.
+
+    What stands in a log that is shown is not said again.
+    """
     if with_log and verdict.rank not in (None, 0):
         path = Records(folder).raw_log(verdict.rank)
         lines = "".join(f"\n  {line}" for line in last_lines(path))
         log.error("the last lines of rank %d (%s):%s", verdict.rank, path, lines)
-    log.error("%s", verdict.msg)
+    if not (with_log and verdict.logged):
+        log.error("%s", verdict.msg)
     problems = [Problem(tuple(told["loc"]), told["msg"], told["hint"]) for told in verdict.problems]
     events.fail(verdict.kind, verdict.msg, problems, verdict.rank)

@@ -17,7 +17,7 @@ from trainer.launcher.command import launcher_command, launcher_environment
 from trainer.launcher.gang import Gang
 from trainer.launcher.processes import Watched, dead_ones
 from trainer.launcher.records import Records
-from trainer.launcher.verdict import Death, Verdict, judge
+from trainer.launcher.verdict import Death, Verdict, judge, stopped_early
 
 _PR_SET_PDEATHSIG = 1
 _LOOK_S = 0.1
@@ -49,7 +49,7 @@ def supervise(
         folder: where logs and records go, made with access for this user alone. What an earlier run has left
             there is removed, but for the logs of ranks, which are appended to.
         should_stop: asked all the time; once True, every rank is sent SIGTERM, once. Before any has begun,
-            that ends the run as if it had stopped well.
+            that ends the run as a failure, for there is no checkpoint.
         echo: gets what rank 0 writes, while it does.
 
     Raises:
@@ -102,7 +102,7 @@ class _Supervisor:
         if self._echo is not None:
             self._echo.follow()
         if not self._begun:
-            return Verdict(0)
+            return stopped_early()
         complaint = "".join(last_lines(self._records.folder / "launcher.log", 1))[:_LETTER_BYTES]
         died = Death(end.t, status)
         return judge(self._gang.ranks, self._records.ends(), self._deaths, died, complaint)

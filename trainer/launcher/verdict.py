@@ -46,6 +46,7 @@ class Verdict:
 
     Attributes:
         rank: the rank that failed first; None when it was none of this host's.
+        logged: whether that rank has written the same into its log.
     """
 
     exit_code: int
@@ -53,6 +54,7 @@ class Verdict:
     msg: str = ""
     problems: tuple[dict[str, Any], ...] = ()
     rank: int | None = None
+    logged: bool = False
 
 
 def judge(
@@ -88,6 +90,12 @@ def judge(
     return _failed_launcher(launcher, complaint)
 
 
+def stopped_early() -> Verdict:
+    """Of a run that was stopped before any of its ranks had begun."""
+    msg = "Stopped before any of its processes had begun; nothing was done or saved."
+    return Verdict(EXIT_OTHER, "interrupted", msg)
+
+
 def _was_killed(death: Death) -> bool:
     return death.status is not None and death.status < 0
 
@@ -98,7 +106,7 @@ def _failed_before(t: float, failures: Sequence[End], silent: dict[int, Death]) 
 
 def _told(end: End) -> Verdict:
     msg = f"Rank {end.rank}: {end.msg}" if end.kind in _OF_THE_SYSTEM else end.msg
-    return Verdict(end.exit_code, end.kind, msg, end.problems, end.rank)
+    return Verdict(end.exit_code, end.kind, msg, end.problems, end.rank, logged=True)
 
 
 def _unexplained(rank: int, death: Death) -> Verdict:

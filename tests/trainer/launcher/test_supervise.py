@@ -146,13 +146,18 @@ def test_sigterm_reaches_every_rank_and_ends_well_when_they_do(run: Run) -> None
         assert run.log(rank).endswith("stopped\n")
 
 
-@pytest.mark.parametrize("file", ["launcher.pid", "start-1.json"])
-def test_a_stop_that_comes_while_ranks_start_ends_well(run: Run, file: str) -> None:
+@pytest.mark.parametrize(
+    ("file", "kind", "code"), [("launcher.pid", "interrupted", 1), ("start-1.json", "", 0)]
+)
+def test_a_stop_that_comes_before_any_rank_has_begun_is_a_failure(
+    run: Run, file: str, kind: str, code: int
+) -> None:
     run.start(2, "gloo:wait")
     run.wait(lambda: (run.folder / file).exists())
     run.process.send_signal(signal.SIGTERM)
-    assert run.verdict()["exit_code"] == 0
-    assert ("stopped" in run.log(0)) == (file == "start-1.json")
+    verdict = run.verdict()
+    assert (verdict["kind"], verdict["exit_code"]) == (kind, code)
+    assert ("stopped" in run.log(0)) == (code == 0)
 
 
 @pytest.mark.parametrize("victim", ["supervisor", "launcher"])

@@ -145,3 +145,11 @@ def test_warnings_are_told_once(make: MakeTraining) -> None:
     assert training.run() == 0, training.log()
     told = [(tuple(event["loc"]), event["msg"]) for event in training.of("warning")]
     assert len(told) == len(set(told)) > 0
+
+
+def test_a_failure_of_the_ranks_is_shown_once(make: MakeTraining) -> None:
+    training = make(learning_rate=1e30, max_steps=50, warmup_ratio=0.0, logging_steps=1)
+    assert training.run() == 1, training.log()
+    (error,) = training.of("error")
+    assert error["kind"] == "nan_loss"
+    assert training.log().count(error["msg"]) == 1
