@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: install demo test test-chaos test-fuzz test-parallel test-oracle lint format serve bench
+.PHONY: install chromium demo test test-browser bench-browser test-chaos test-fuzz test-parallel test-oracle screenshots lint format serve bench
 
 install: $(STAMP)
 
@@ -12,15 +12,33 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cpu,dev]'
 	touch $@
 
+# What the tests of the dashboard run in: REGATTA_CHROMIUM, or Debian's. Where it cannot be had, they skip and say so.
+chromium:
+	@command -v "$${REGATTA_CHROMIUM:-chromium}" > /dev/null || { \
+		[ "$$(id -u)" = 0 ] || root="sudo -n"; \
+		$$root apt-get update -qq && $$root apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; \
+	} || echo 'The tests of the dashboard will skip. To run them, install the packages chromium and fonts-dejavu-core.'
+
 demo: install
 	rm -rf build/demo-model
 	$(BIN)/regatta demo --model-dir build/demo-model
 
 # Two tests at a time, but for those that kill processes or hold them to short leases.
 ALONE := tests/chaos tests/worker
-test: install
+test: install chromium
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile $(addprefix --ignore=,$(ALONE))
 	$(BIN)/pytest $(ALONE)
+
+test-browser: install chromium
+	$(BIN)/pytest tests/browser
+
+# How long the dashboard takes to answer, with thousands of jobs, lines and numbers.
+bench-browser: install chromium
+	$(BIN)/pytest -m browser_speed tests/browser
+
+# The pictures of the documentation.
+screenshots: install chromium
+	$(BIN)/pytest -m screenshots tests/browser
 
 test-chaos: install
 	$(BIN)/pytest -m chaos
