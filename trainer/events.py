@@ -12,7 +12,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 
 Event = dict[str, Any]
 
+OF_FOLDERS = ("checkpoint", "result")
+"""Kinds of events that tell of folders which are ready."""
+
 
 class EventWriter:
     """Writes events to a file, hands them to a listener, or both, or neither.
@@ -29,17 +32,24 @@ class EventWriter:
     Args:
         path: file to append to; created when missing. None writes no file.
         listener: called with each event in the same process (a progress bar).
+        kinds: write no other kinds of events; None: all.
     """
 
-    def __init__(self, path: Path | None = None, listener: Callable[[Event], None] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | None = None,
+        listener: Callable[[Event], None] | None = None,
+        kinds: Collection[str] | None = None,
+    ) -> None:
         self._file = None if path is None else os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._listener = listener
+        self._kinds = kinds
 
     @classmethod
-    def from_environment(cls) -> EventWriter:
+    def from_environment(cls, kinds: Collection[str] | None = None) -> EventWriter:
         """A writer to the file that ``REGATTA_EVENTS`` names; without it, one that writes nothing."""
-        path = os.environ.get("REGATTA_EVENTS")
-        return cls(Path(path) if path else None)
+        path = os.environ.get("REGATTA_EVENTS") if kinds is None or kinds else None
+        return cls(Path(path) if path else None, kinds=kinds)
 
     def write(self, kind: str, **fields: object) -> None:
         """Write one event of type `kind`; fields must be JSON-able (numbers may be NaN or infinite)."""
@@ -80,6 +90,8 @@ class EventWriter:
             self._file = None
 
     def _emit(self, event: Event) -> None:
+        if self._kinds is not None and event["type"] not in self._kinds:
+            return
         if self._file is not None:
             line = json.dumps(event, allow_nan=False).encode() + b"\n"
             while line:

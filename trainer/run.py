@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = arguments.task, arguments.config, arguments.set
         config = read_arguments(*words, spoken, lambda config: gang_of(arguments, config, os.environ).world)
         gang = gang_of(arguments, config, os.environ)
-        with _output_folder(config) if arguments.rank == 0 else contextlib.nullcontext():
+        with _output_folder(config) if gang.node == 0 or gang.separate else contextlib.nullcontext():
             if gang.world > 1:
                 return run_gang(gang, arguments, config, events, should_stop)
             _show_devices(gang)
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _output_folder(config: TaskConfig) -> Iterator[None]:
-    """Inside, the run has its output_dir to itself; over several hosts the first one asks for all.
+    """Inside, the run has its output_dir to itself; of hosts that share it the first one asks for all.
 
     Raises:
         ConfigError: another run has it, or it cannot be made.

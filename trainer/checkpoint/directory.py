@@ -2,7 +2,8 @@
 
 A directory is filled under a hidden name beside its final one, every file and the directory itself are synced
 to the disk, and then it is renamed. ``manifest.json``, written last, lists bytes and SHA-256 of every other
-file, so a reader can tell later damage (a truncated file, an incomplete copy) from a whole directory.
+file, so a reader can tell later damage (a truncated file, an incomplete copy) from a whole directory. Hosts
+that share no folder write a manifest each, of their own files; that of the first one says how many there are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainer.files import write_json
 
@@ -26,6 +27,16 @@ Checksums = Mapping[str, Mapping[str, Any]]
 _PARTIAL = ".partial"
 _REMOVED = ".removed"
 _REPLACED = ".replaced"
+
+
+class Part(NamedTuple):
+    """Which part of a directory a host writes that shares no folder with others: its number of so many."""
+
+    number: int = 0
+    count: int = 1
+
+
+WHOLE = Part()
 
 
 def partial_name(target: Path) -> Path:
@@ -71,11 +82,12 @@ def remove_leftovers(parent: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
-def write_manifest(directory: Path, known: Checksums | None = None) -> None:
+def write_manifest(directory: Path, known: Checksums | None = None, part: Part = WHOLE) -> None:
     """Write ``manifest.json``: ``{"files": {relative path: {"bytes", "sha256"}}}``.
 
     Args:
         known: entries of files whose checksums were computed already.
+        part: of what was saved the directory has this.
     """
     names = (
         path.relative_to(directory).as_posix()
@@ -83,7 +95,8 @@ def write_manifest(directory: Path, known: Checksums | None = None) -> None:
         if path.is_file() and path.name != MANIFEST
     )
     files = {name: (known or {}).get(name) or checksum(directory / name) for name in names}
-    write_json(directory / MANIFEST, {"files": files})
+    several = {"parts": part.count} if part == (0, part.count) and part.count > 1 else {}
+    write_json(directory / _manifest_name(part.number), {"files": files, **several})
 
 
 def checksum(path: Path) -> dict[str, Any]:
@@ -98,15 +111,20 @@ def damage(directory: Path, *, contents: bool = True) -> str | None:
         directory: one that has a manifest when it is whole.
         contents: compare the SHA-256 of every file too, not only its size.
     """
-    try:
-        listed = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["files"]
-        expected = {
-            _inside(name): (int(entry["bytes"]), str(entry["sha256"])) for name, entry in listed.items()
-        }
-    except FileNotFoundError:
-        return f"it has no {MANIFEST}"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return f"its {MANIFEST} cannot be read"
+    expected: dict[str, tuple[int, str]] = {}
+    number, count = 0, 1
+    while number < count:
+        manifest = _manifest_name(number)
+        try:
+            content = json.loads((directory / manifest).read_text(encoding="utf-8"))
+            for name, entry in content["files"].items():
+                expected[_inside(name)] = int(entry["bytes"]), str(entry["sha256"])
+            count = max(count, int(content.get("parts", 1)))
+        except FileNotFoundError:
+            return f"it has no {manifest}"
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return f"its {manifest} cannot be read"
+        number += 1
     for name, (size, _) in expected.items():
         path = directory / name
         if not path.is_file():
@@ -118,6 +136,10 @@ def damage(directory: Path, *, contents: bool = True) -> str | None:
             if _sha256(directory / name) != sha256:
                 return f"the contents of {name} have changed since it was written"
     return None
+
+
+def _manifest_name(part: int) -> str:
+    return f"manifest-{part}.json" if part else MANIFEST
 
 
 def _aside(target: Path, suffix: str) -> Path:

@@ -9,7 +9,7 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,15 @@ class Marks:
 
     Args:
         folder: where the marks lie, of this save alone; the main process makes it.
-        rank, size: of this process, and how many there are. A process that is alone writes nothing.
+        rank: of this process.
+        ranks: of all that write the directory. A process that is alone writes nothing.
     """
 
-    def __init__(self, folder: Path, rank: int, size: int) -> None:
+    def __init__(self, folder: Path, rank: int, ranks: Sequence[int]) -> None:
         self._folder = folder
         self._rank = rank
-        self._size = size
+        self._ranks = ranks
+        self._size = len(ranks)
         self._own: dict[str, Any] = {}
 
     def open(self) -> None:
@@ -104,7 +106,7 @@ class Marks:
         """The failure of another process, if there is one."""
         if self._size == 1:
             return None
-        for rank in range(self._size):
+        for rank in self._ranks:
             path = self._path(_FAILED, rank)
             if rank == self._rank or not path.exists():
                 continue

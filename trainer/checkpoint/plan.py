@@ -1,7 +1,8 @@
 """Who writes what: every process computes the same plan from what all of them hold.
 
 Numbers that several processes hold (data parallel replicas, weights that are not split) are written by one of
-them, and the bytes are dealt out so that all write about as much.
+them, and the bytes are dealt out so that all write about as much. Where hosts share no folder, each file lies
+on one of them, its home: the one that holds most of it. What is only held elsewhere is sent there (`hosts`).
 """
 
 from __future__ import annotations
@@ -73,12 +74,24 @@ class PlannedFile:
         head: the bytes before the first tensor.
         size: bytes of the whole file.
         reader: the process that computes its checksum.
+        home: the host that it lies on, of those that share no folder.
     """
 
     path: str
     head: bytes
     size: int
     reader: int
+    home: int = 0
+
+
+class Move(NamedTuple):
+    """A rectangle that no process of its file's home holds."""
+
+    key: Key
+    header: TensorHeader
+    region: Region
+    writer: int
+    home: int
 
 
 class Place(NamedTuple):
@@ -97,12 +110,14 @@ class Plan:
         indices: content of the index files, by path.
         places: where each tensor lies.
         writers: which process writes a rectangle; those that are not here need no writing.
+        moves: what is sent to the home of its file instead of being written where it is.
     """
 
     files: tuple[PlannedFile, ...]
     indices: Mapping[str, Mapping[str, Any]]
     places: Mapping[Key, Place]
     writers: Mapping[tuple[Key, Region], int]
+    moves: tuple[Move, ...] = ()
 
     def pieces_of(self, rank: int, files: Iterable[TensorFiles]) -> list[tuple[Place, Piece]]:
         """The pieces that process `rank` writes out of those it holds, and where to."""
@@ -115,8 +130,11 @@ class Plan:
         return list(found.values())
 
 
-def make_plan(holdings: Sequence[Holdings]) -> Plan:
+def make_plan(holdings: Sequence[Holdings], hosts: int = 1) -> Plan:
     """The plan for what each process holds, by rank.
+
+    Args:
+        hosts: so many, of as many processes each, share no folder.
 
     Raises:
         RuntimeError: processes differ about the files or a tensor, or nobody holds some part of one.
@@ -125,6 +143,9 @@ def make_plan(holdings: Sequence[Holdings]) -> Plan:
     if any(other.sets != sets for other in holdings):
         raise RuntimeError("the processes do not store the same files")
     headers, regions = _merge(holdings)
+    size = len(holdings) // hosts
+    load = [0] * hosts
+    homes: dict[Key, int] = {}
     files: list[PlannedFile] = []
     indices: dict[str, Mapping[str, Any]] = {}
     places: dict[Key, Place] = {}
@@ -138,12 +159,18 @@ def make_plan(holdings: Sequence[Holdings]) -> Plan:
         for file, tensors in names.items():
             inside = {name: of_group[name] for name in tensors}
             head, offsets = encode_header(inside, {"format": group.form})
-            size = len(head) + sum(header.bytes for header in inside.values())
-            files.append(PlannedFile(prefix + file, head, size, len(files) % len(holdings)))
+            total = len(head) + sum(header.bytes for header in inside.values())
+            keys = [Key(group.stem, name) for name in inside]
+            home = _home(keys, headers, regions, load, size)
+            load[home] += total
+            homes |= dict.fromkeys(keys, home)
+            reader = home * size + len(files) % size
+            files.append(PlannedFile(prefix + file, head, total, reader, home))
             places |= {
                 Key(group.stem, name): Place(prefix + file, offset) for name, offset in offsets.items()
             }
-    return Plan(tuple(files), indices, places, _writers(headers, regions, len(holdings)))
+    writers, moves = _writers(headers, regions, homes, size, len(holdings))
+    return Plan(tuple(files), indices, places, writers, moves)
 
 
 #: For every tensor the rectangles of it that are held, and by which processes.
@@ -165,10 +192,32 @@ def _merge(holdings: Sequence[Holdings]) -> tuple[dict[Key, TensorHeader], _Regi
     return headers, regions
 
 
+def _home(
+    keys: Iterable[Key],
+    headers: Mapping[Key, TensorHeader],
+    regions: _Regions,
+    load: Sequence[int],
+    size: int,
+) -> int:
+    """The host (of `size` processes each) that holds most of a file; of equals that with the least so far."""
+    held = [0] * len(load)
+    for key in keys:
+        for region, holders in regions[key].items():
+            for host in {rank // size for rank in holders}:
+                held[host] += region_size(region) * headers[key].item_size
+    return min(range(len(load)), key=lambda host: (-held[host], load[host], host))
+
+
 def _writers(
-    headers: Mapping[Key, TensorHeader], regions: _Regions, ranks: int
-) -> dict[tuple[Key, Region], int]:
-    """Deal out the rectangles: first those that one process alone holds, then the rest, large ones first."""
+    headers: Mapping[Key, TensorHeader],
+    regions: _Regions,
+    homes: Mapping[Key, int],
+    size: int,
+    ranks: int,
+) -> tuple[dict[tuple[Key, Region], int], tuple[Move, ...]]:
+    """Deal out the rectangles: first those that one process alone holds, then the rest, large ones first.
+    Those that nobody at the home of their file holds come as moves.
+    """
     needed: list[tuple[int, Key, Region, list[int]]] = []
     for key, held in regions.items():
         header, chosen = headers[key], list[Region]()
@@ -177,17 +226,22 @@ def _writers(
             if any(overlap(region, larger) == region for larger in chosen):
                 continue
             chosen.append(region)
-            needed.append((region_size(region) * header.item_size, key, region, held[region]))
+            at_home = [rank for rank in held[region] if rank // size == homes[key]]
+            needed.append((region_size(region) * header.item_size, key, region, at_home or held[region]))
         if missing := _uncovered(header.shape, chosen):
             raise RuntimeError(f"{key.name}: no process holds {missing} of {list(header.shape)}")
     needed.sort(key=lambda item: (len(item[3]) > 1, -item[0], item[1], item[2]))
     load = [0] * ranks
     writers = {}
-    for size, key, region, holders in needed:
+    moves = []
+    for amount, key, region, holders in needed:
         rank = min(holders, key=lambda holder: (load[holder], holder))
-        load[rank] += size
-        writers[key, region] = rank
-    return writers
+        load[rank] += amount
+        if rank // size == homes[key]:
+            writers[key, region] = rank
+        else:
+            moves.append(Move(key, headers[key], region, rank, homes[key]))
+    return writers, tuple(moves)
 
 
 def _uncovered(shape: Sequence[int], regions: Iterable[Region]) -> Region | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+from trainer.checkpoint.hosts import bring_together, moved
 from trainer.checkpoint.marks import Marks, SaveError
 from trainer.checkpoint.pieces import Contents
 from trainer.checkpoint.plan import Holdings, Plan, make_plan
@@ -96,11 +98,15 @@ class Saver:
             OSError: this one could not; nothing is left of what it wrote.
         """
         self.wait()
+        self._meet()
         marks, plan = self._agree(target, contents)
         self._remove_seen()
         pieces = plan.pieces_of(self._ranks.rank, contents.tensors)
+        arrived = moved(self._ranks, plan, contents.tensors)
         if not (self._asynchronous and in_background):
-            Work(self._ranks, marks, target, plan, uncopied(pieces), contents.others).run()
+            written = itertools.chain(uncopied(pieces), arrived)
+            Work(self._ranks, marks, target, plan, written, contents.others).run()
+            self._meet()
             self._seen.append(marks)
             then()
             return
@@ -109,7 +115,7 @@ class Saver:
         except BaseException as error:
             marks.fail(f"{error}" or type(error).__name__)
             raise
-        work = Work(self._ranks, marks, target, plan, copied, contents.others)
+        work = Work(self._ranks, marks, target, plan, [*copied, *arrived], contents.others)
         self._running = _Running(work, then)
 
     @property
@@ -148,8 +154,17 @@ class Saver:
             SaveError, OSError: as `save` says.
         """
         self.wait()
+        self._meet()
         self._ranks.gather(None)  # all have seen the last mark
         self._remove_seen()
+
+    def bring_together(self, directory: Path) -> None:
+        """Let every host have all files of a directory that was saved; all processes call this.
+
+        Raises: OSError when this host has no room for them.
+        """
+        if self._ranks.hosts > 1:
+            bring_together(self._ranks, directory)
 
     def abandon(self) -> Exception | None:
         """Wait for a save that still runs, after an error that is to be raised; returns what fails here."""
@@ -160,11 +175,16 @@ class Saver:
             return error
         return None
 
+    def _meet(self) -> None:
+        """Wait for the other hosts, where nothing else makes a process wait until they have written, too."""
+        if self._ranks.hosts > 1:
+            self._ranks.meet()
+
     def _agree(self, target: Target, contents: Contents) -> tuple[Marks, Plan]:
         """Make the marks and the plan of a save, which are the same in every process."""
         name, problem = f"{target.partial.stem}.{uuid.uuid4().hex}.partial", None
         marks = self._marks(name)
-        if self._ranks.is_main:
+        if self._ranks.is_host_main:
             try:
                 marks.open()
             except OSError as error:
@@ -174,19 +194,19 @@ class Saver:
         told = self._ranks.gather((name, f"{problem or ''}", as_before))
         if problem is not None:
             raise problem
-        if told[0][1]:
-            raise SaveError(target.path, f"the main process failed: {told[0][1]}")
-        marks = self._marks(told[0][0])
+        if failed := next((found for _, found, _ in told if found), ""):
+            raise SaveError(target.path, f"the main process failed: {failed}")
+        marks = self._marks(told[self._ranks.neighbours.start][0])
         if self._planned is None or not all(same for _, _, same in told):
-            self._planned = holdings, make_plan(self._ranks.gather(holdings))
+            self._planned = holdings, make_plan(self._ranks.gather(holdings), self._ranks.hosts)
         return marks, self._planned[1]
 
     def _marks(self, name: str) -> Marks:
-        return Marks(self._folder / name, self._ranks.rank, self._ranks.size)
+        return Marks(self._folder / name, self._ranks.rank, self._ranks.neighbours)
 
     def _remove_seen(self) -> None:
         """Remove the marks of saves whose end every process has seen, for it has come to a later one."""
         for marks in self._seen:
-            if self._ranks.is_main:
+            if self._ranks.is_host_main:
                 marks.remove()
         self._seen.clear()

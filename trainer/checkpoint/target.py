@@ -9,7 +9,9 @@ from pathlib import Path
 
 from trainer.checkpoint.directory import (
     FINAL,
+    WHOLE,
     Checksums,
+    Part,
     partial_name,
     put_in_place,
     sync,
@@ -37,12 +39,14 @@ class Target:
     publish: Callable[[Checksums], None]
 
 
-def whole_directory_target(path: Path) -> Target:
-    """A directory that appears at once, with a manifest; one that exists is replaced."""
+def whole_directory_target(path: Path, part: Part = WHOLE) -> Target:
+    """A directory, or this host's part of one, that appears at once, with a manifest; one that exists is
+    replaced.
+    """
     partial = partial_name(path)
 
     def publish(checksums: Checksums) -> None:
-        write_manifest(partial, checksums)
+        write_manifest(partial, checksums, part)
         sync_tree(partial)
         put_in_place(partial, path)
 

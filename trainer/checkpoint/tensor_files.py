@@ -26,13 +26,16 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 4 << 20
 
 
-def make_files(directory: Path, plan: Plan) -> None:
-    """Make all files with their headers, and the indices; the bytes of the tensors are reserved on the disk.
+def make_files(directory: Path, plan: Plan, host: int = 0) -> None:
+    """Make all files of a host with their headers, and on the first the indices; the bytes of the tensors are
+    reserved on the disk.
 
     Raises:
         WriteError: they have no room.
     """
     for file in plan.files:
+        if file.home != host:
+            continue
         path = directory / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         with writing(path), path.open("wb") as out:
@@ -40,7 +43,7 @@ def make_files(directory: Path, plan: Plan) -> None:
             out.flush()
             # A disk that is too small says so now, and not after minutes of writing.
             os.posix_fallocate(out.fileno(), 0, file.size)
-    for path, content in plan.indices.items():
+    for path, content in plan.indices.items() if host == 0 else ():
         write_json(directory / path, content)
 
 
@@ -66,18 +69,20 @@ def _write(descriptor: int, copied: Copied) -> None:
     if values.shape != region_shape(region) or values.itemsize != header.item_size:
         found = f"{values.dtype} {list(values.shape)}"
         raise ValueError(f"{piece.name}: got {found}, expected {header.dtype} {list(region_shape(region))}")
-    for block, rows in _blocks(region, header):
+    for block, rows in blocks(region, header):
         data = np.ascontiguousarray(values[rows]).reshape(-1).view(np.uint8).data
         for run in runs(header.shape, block):
             offset = copied.place.offset + run.first * header.item_size
             _write_all(descriptor, data[run.start * header.item_size : run.stop * header.item_size], offset)
 
 
-def _blocks(region: Region, header: TensorHeader) -> Iterator[tuple[Region, slice]]:
+def blocks(
+    region: Region, header: TensorHeader, most_bytes: int = _BLOCK_BYTES
+) -> Iterator[tuple[Region, slice]]:
     """Some rows of a rectangle at a time: the part of it, and which of its rows these are."""
     (first, last), *others = region
     width = region_size(tuple(others)) * header.item_size
-    step = max(1, _BLOCK_BYTES // max(1, width))
+    step = max(1, most_bytes // max(1, width))
     for start in range(first, last, step):
         stop = min(start + step, last)
         yield ((start, stop), *others), slice(start - first, stop - first)

@@ -2,6 +2,7 @@
 
 The main process makes the directory and its files at full size. Then every process writes its rectangles and
 syncs them, then computes checksums of its share of the files, and the main process publishes the directory.
+Hosts that share no folder do so each for itself, with the files that the plan gives them.
 """
 
 from __future__ import annotations
@@ -66,12 +67,13 @@ class Work:
             raise failure from error
 
     def _run(self) -> None:
-        partial, everybody = self.target.partial, range(self.ranks.size)
-        if self.ranks.is_main:
+        partial, everybody = self.target.partial, self.ranks.neighbours
+        main = [everybody.start]
+        if self.ranks.is_host_main:
             begin_directory(partial)
-            make_files(partial, self.plan)
+            make_files(partial, self.plan, self.ranks.host)
             self.marks.tell(_READY)
-        self._wait(_READY, [0])
+        self._wait(_READY, main)
         write_pieces(partial, self.pieces)
         if self.ranks.is_main:
             for write in self.others:
@@ -79,14 +81,14 @@ class Work:
         self.marks.tell(_WRITTEN)
         self._wait(_WRITTEN, everybody)
         self.marks.tell(_CHECKED, self._checksums())
-        if self.ranks.is_main:
+        if self.ranks.is_host_main:
             told = self._wait(_CHECKED, everybody)
             self.target.publish({name: entry for part in told for name, entry in part.items()})
             self.marks.tell(_COMPLETE)
-        self._wait(_COMPLETE, [0])
+        self._wait(_COMPLETE, main)
 
     def _remove_partial(self) -> None:
-        if self.ranks.is_main:
+        if self.ranks.is_host_main:
             shutil.rmtree(self.target.partial, ignore_errors=True)
 
     def _checksums(self) -> dict[str, Any]:

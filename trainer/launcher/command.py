@@ -11,6 +11,9 @@ from pathlib import Path
 
 from trainer.launcher.gang import CPU, Gang
 
+SEPARATE_HOSTS = "REGATTA_SEPARATE_HOSTS"
+"""Variable of ranks whose hosts share no folder."""
+
 _KEPT = re.compile(
     "PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TZ|LANG|LANGUAGE|LC_.*|LD_.*|PYTHON.*|VIRTUAL_ENV|XDG_CACHE_HOME|"
     "OMP_.*|GOMP_.*|KMP_.*|MKL_.*|OPENBLAS_.*|MALLOC_.*|CUDA_.*|NVIDIA_.*|NCCL_.*|GLOO_.*|UCX_.*|FI_.*|"
@@ -43,6 +46,8 @@ def launcher_environment(gang: Gang, environment: Mapping[str, str]) -> dict[str
     # A folder of scripts that a rank's script lies in must not pass for the place of its modules.
     kept |= {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
     kept.setdefault("GLOG_minloglevel", "1")  # Paddle tells of every connection
+    if gang.separate:
+        kept[SEPARATE_HOSTS] = "1"
     kept.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // gang.nproc)))
     if gang.devices == CPU:
         # An empty list of GPUs alone is taken for a list of one GPU without a name. Hearing that all devices

@@ -28,6 +28,7 @@ class Gang:
         node: number of this host, from 0.
         devices: "cpu"; or the GPUs of this host's processes as CUDA_VISIBLE_DEVICES names them, one each,
             with commas in between; None: what Paddle finds.
+        separate: the hosts share no folder: each keeps its own part of what is saved.
     """
 
     nproc: int = 1
@@ -35,6 +36,7 @@ class Gang:
     master: str | None = None
     node: int = 0
     devices: str | None = None
+    separate: bool = False
 
     @property
     def world(self) -> int:
@@ -60,6 +62,11 @@ def add_gang_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--nnodes", type=int, default=1, help="hosts")
     group.add_argument("--master", metavar="IP:PORT", help="where the hosts meet, on the first one")
     group.add_argument("--rank", type=int, default=0, help="number of this host, from 0")
+    group.add_argument(
+        "--separate-hosts",
+        action="store_true",
+        help="the hosts share no output_dir: each keeps its own files of what all of them save",
+    )
     group.add_argument("--logs", type=Path, help="folder of a log per process; by default output_dir/logs")
     group.add_argument("--no-echo", action="store_true", help="do not repeat what the first process writes")
 
@@ -76,7 +83,8 @@ def gang_of(arguments: argparse.Namespace, config: TaskConfig, environment: Mapp
     if nproc is None:
         wanted = max(1, config.world_size() // max(1, arguments.nnodes))
         nproc = len(named) if arguments.devices and named else wanted
-    gang = Gang(nproc, arguments.nnodes, arguments.master, arguments.rank, ",".join(named) or devices)
+    visible, separate = ",".join(named) or devices, arguments.separate_hosts and arguments.nnodes > 1
+    gang = Gang(nproc, arguments.nnodes, arguments.master, arguments.rank, visible, separate)
     problems = [problem for problem in (_misuse(gang), _shortage(gang, named)) if problem]
     if not problems and (problem := misfit(config, gang.world)):
         problems = [problem]

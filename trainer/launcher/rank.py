@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer.launcher.command import SEPARATE_HOSTS
 from trainer.launcher.membership import bind_to_launcher, global_rank
 from trainer.launcher.records import Records
 
@@ -54,8 +56,20 @@ def _run(task: str, path: Path, rank: int, should_stop: StopRequest) -> None:
         raise ConfigError(reading.problems)
     configure_cpu()
     import_paddle(should_stop)
-    events = EventWriter.from_environment() if rank == 0 else EventWriter()
+    events = EventWriter.from_environment(_told_by(rank))
     run_task(task, reading.config, events, should_stop)
+
+
+def _told_by(rank: int) -> Collection[str] | None:
+    """The kinds of events that a rank tells; None: all. Where hosts share no folder, the first rank of each
+    tells what its host has of what was saved.
+    """
+    from trainer.events import OF_FOLDERS
+
+    if rank == 0:
+        return None
+    first = os.environ.get(SEPARATE_HOSTS) and os.environ["PADDLE_LOCAL_RANK"] == "0"
+    return OF_FOLDERS if first else ()
 
 
 if __name__ == "__main__":

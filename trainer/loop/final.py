@@ -11,7 +11,7 @@ from trainer.checkpoint.target import files_target
 from trainer.config.problems import Problem
 from trainer.events import finite
 from trainer.files import write_json
-from trainer.loop.layouts import from_main
+from trainer.loop.layouts import from_host, from_main
 from trainer.loop.peak import peak_memory
 from trainer.loop.report import log_metrics
 from trainer.loop.results import write_results
@@ -32,10 +32,11 @@ def take_best_model(run: Run) -> int:
     if step == state.step:
         return step
     path = run.output_dir / state.best_checkpoint
-    damage = from_main(
+    run.saver.bring_together(path)
+    found = from_host(
         run.layout, lambda: checkpoint_damage(path) if path.is_dir() else "it is no longer there"
     )
-    if damage is not None:
+    if damage := next((one for one in found if one is not None), None):
         _warn_no_best(run, f"{state.best_checkpoint} cannot be used: {damage}")
         return state.step
     log.info("taking the best model, %s (%s %.6g)", path, run.config.metric_for_best_model, state.best_metric)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainer.config.topology import Topology
 from trainer.loop.engine import Engine, SingleEngine
@@ -77,6 +77,16 @@ def begin_training(engine: Engine, update: Updater) -> None:
 
     if isinstance(engine, ParallelEngine):
         engine.updater = update
+
+
+def from_host(layout: Layout, make: Callable[[], T]) -> list[T]:
+    """What `make` gives in the first process of each host that shares no folder with others, by host; the
+    same list in all processes, however long it takes there.
+    """
+    made = make() if layout.is_host_main else None
+    meet(layout)
+    found: list[Any] = gather_objects(layout, made)
+    return found[:: len(found) // layout.separate_hosts]
 
 
 def from_main(layout: Layout, make: Callable[[], T]) -> T:

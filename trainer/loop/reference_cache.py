@@ -73,7 +73,7 @@ def known_reference(
             outcomes = engine.outcomes(log_probability_passes(group))
             for batch, found in zip(group, outcomes, strict=True):
                 values.update(zip(response_keys(batch), map(float, found.numpy()), strict=True))
-        if layout.is_main:
+        if layout.is_host_main:
             _write(path, values)
     else:
         log.info("the log-probabilities of the reference are those of %s", path)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from trainer.checkpoint.contents import checkpoint_contents
-from trainer.checkpoint.directory import remove_directory
+from trainer.checkpoint.directory import Part, remove_directory
 from trainer.checkpoint.find import Checkpoint, list_checkpoints
 from trainer.checkpoint.rotation import surplus
 from trainer.checkpoint.target import whole_directory_target
@@ -47,10 +47,11 @@ def save(run: Run, metrics: dict[str, float]) -> None:
     def complete() -> None:
         run.saved_step = checkpoint.step
         run.report.saved(checkpoint, metrics, best)
-        if run.layout.is_main:
+        if run.layout.is_host_main:
             _remove_surplus(run, checkpoint)
 
-    run.saver.save(whole_directory_target(checkpoint.path), contents, complete)
+    part = Part(run.layout.host, run.layout.separate_hosts)
+    run.saver.save(whole_directory_target(checkpoint.path, part), contents, complete)
 
 
 @contextmanager

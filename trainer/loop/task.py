@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.checkpoint.find import Checkpoint
+from trainer.config.problems import ConfigError, Problem
 from trainer.config.schema import RunConfig
 from trainer.events import EventWriter
 from trainer.loop.adapters import starting_model
@@ -18,7 +19,7 @@ from trainer.loop.engine import Engine
 from trainer.loop.evaluation import Evaluation
 from trainer.loop.final import final_evaluation, finish, finish_stopped, take_best_model
 from trainer.loop.guard import AgreedStop
-from trainer.loop.layouts import from_main, join, make_engine, placement
+from trainer.loop.layouts import from_host, from_main, join, make_engine, placement
 from trainer.loop.objective import Objective
 from trainer.loop.precision import Precision, choose_precision, make_precision
 from trainer.loop.report import log_metrics
@@ -73,7 +74,7 @@ def run_training(
         events.warn(warning)
     start = None
     if config.do_train:
-        start = from_main(layout, lambda: starting_checkpoint(config, events))
+        start = _agreed_start(layout, config, events)
     material = read()
     model = starting_model(config, start, partial(placement, layout))
     if config.recompute:
@@ -98,6 +99,21 @@ def run_training(
         return finish_stopped(run, seconds)
     step = take_best_model(run)
     return finish(run, seconds, final_evaluation(run, step, should_stop))
+
+
+def _agreed_start(layout: Layout, config: RunConfig, events: EventWriter) -> Checkpoint | None:
+    """The checkpoint to go on from, as this process sees it.
+
+    Raises:
+        ConfigError: hosts that share no folder have different ones.
+    """
+    found = from_host(layout, lambda: starting_checkpoint(config, events))
+    steps = [None if start is None else start.step for start in found]
+    if any(step != steps[0] for step in steps):
+        told = ", ".join("none" if step is None else f"checkpoint-{step}" for step in steps)
+        msg = f"the hosts would not go on from the same checkpoint: they have {told}"
+        raise ConfigError(Problem(("output_dir",), msg, "Copy the newest one to all of them."))
+    return found[layout.host]
 
 
 def absolute_output(config: RunConfig) -> Any:

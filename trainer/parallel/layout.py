@@ -16,6 +16,7 @@ from paddle.distributed import fleet
 from paddle.distributed.fleet.layers.mpu import random as tensor_random
 
 from trainer.config.problems import ConfigError
+from trainer.launcher.command import SEPARATE_HOSTS
 from trainer.parallel import cpu
 from trainer.parallel.topology import Topology
 
@@ -33,6 +34,8 @@ class Layout:
         dp_rank: place among the processes that hold the same.
         tensor_group: Paddle's group of the processes that split each layer. Likewise the other groups.
         hcg: Fleet's own description of all groups; None in a single process.
+        separate_hosts: how many hosts there are, where they share no folder; else 1. All have as many
+            processes.
     """
 
     topology: Topology
@@ -46,6 +49,7 @@ class Layout:
     sharding_group: Any = None
     dp_group: Any = None
     hcg: Any = None
+    separate_hosts: int = 1
 
     @classmethod
     def single(cls) -> Layout:
@@ -71,6 +75,16 @@ class Layout:
     def is_main(self) -> bool:
         """Whether this is the process that reports and writes what is written once."""
         return self.rank == 0
+
+    @property
+    def host(self) -> int:
+        """Number of the host, among those that share no folder."""
+        return self.rank // (self.topology.world // self.separate_hosts)
+
+    @property
+    def is_host_main(self) -> bool:
+        """Whether this is the first of the processes that share folders."""
+        return self.rank % (self.topology.world // self.separate_hosts) == 0
 
     def seed_step(self, seed: int, step: int) -> None:
         """Seed Paddle for one step; what is random in it depends on seed, step and place alone.
@@ -134,10 +148,16 @@ def start(topology: Topology, seed: int) -> Layout:
         sharding_group=hcg.get_sharding_parallel_group() if topology.sharding > 1 else None,
         dp_group=hcg.get_data_parallel_group() if topology.data > 1 else None,
         hcg=hcg,
+        separate_hosts=_separate_hosts(topology.world),
     )
     layout.set_schedule(1)
     layout.seed_step(seed, 0)
     return layout
+
+
+def _separate_hosts(world: int) -> int:
+    """How many hosts that share no folder the launchers have started processes on; 1 where they share."""
+    return world // int(os.environ["PADDLE_LOCAL_SIZE"]) if os.environ.get(SEPARATE_HOSTS) else 1
 
 
 def _strategy(topology: Topology) -> Any:

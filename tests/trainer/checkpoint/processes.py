@@ -43,9 +43,14 @@ class FolderGather:
         return [pickle.loads(path.read_bytes()) for path in paths]  # noqa: S301
 
 
-def ranks_through(folder: Path, rank: int, size: int) -> Ranks:
-    """The place of a process among `size` ones that all have `folder`."""
-    return Ranks(rank, size, FolderGather(folder, rank, size))
+def ranks_through(folder: Path, rank: int, size: int, hosts: int = 1) -> Ranks:
+    """The place of a process among `size` ones that all have `folder`, on hosts that share no other."""
+    gather = FolderGather(folder, rank, size)
+
+    def meet() -> None:
+        gather(None)
+
+    return Ranks(rank, size, gather, hosts, meet)
 
 
 def matrix(number: int, step: int = 0) -> np.ndarray:

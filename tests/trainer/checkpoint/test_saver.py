@@ -1,3 +1,4 @@
+import json
 import os
 import resource
 import signal
@@ -12,7 +13,7 @@ import pytest
 
 from tests.ranks import RankError, run_ranks
 from tests.trainer.checkpoint.processes import SHAPE, checkpoint, matrix, ranks_through
-from trainer.checkpoint.directory import damage, remove_leftovers
+from trainer.checkpoint.directory import Part, damage, remove_leftovers
 from trainer.checkpoint.find import find_checkpoint
 from trainer.checkpoint.marks import SaveError
 from trainer.checkpoint.pieces import Contents
@@ -66,6 +67,42 @@ def test_any_number_of_processes_writes_the_bytes_of_one(
         assert saved(output / f"checkpoint-{step}") == saved(save_alone(tmp_path / "alone", step))
         assert damage(output / f"checkpoint-{step}") is None
     assert names(output) == ["checkpoint-1", "checkpoint-2"]
+
+
+def save_apart(size: int, hosts: int, shared: Path, outputs: Path, asynchronous: bool) -> None:
+    rank = this_rank()
+    ranks = ranks_through(shared, rank, size, hosts)
+    output = outputs / str(ranks.host)
+    saver = Saver(output, ranks, asynchronous=asynchronous)
+    for step in (1, 2):
+        target = whole_directory_target(output / f"checkpoint-{step}", Part(ranks.host, hosts))
+        saver.save(target, checkpoint(rank, size, step))
+    saver.save(files_target(output), checkpoint(rank, size, 3), in_background=False)
+    saver.close()
+    saver.bring_together(output / "checkpoint-2")
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_hosts_that_share_no_folder_write_the_same_files_between_them(
+    tmp_path: Path, asynchronous: bool
+) -> None:
+    outputs, hosts = tmp_path / "outputs", (tmp_path / "outputs" / "0", tmp_path / "outputs" / "1")
+    run_ranks(4, save_apart, 4, 2, exchange(tmp_path), outputs, asynchronous, timeout_s=60)
+    parts = [saved(host / "checkpoint-1") for host in hosts]
+    manifests = [parts[0].pop("manifest.json"), parts[1].pop("manifest-1.json")]
+    assert all(parts)
+    assert not parts[0].keys() & parts[1].keys()
+    alone = saved(save_alone(tmp_path / "alone", 1))
+    alone.pop("manifest.json")
+    assert parts[0] | parts[1] == alone
+    assert [set(json.loads(manifest)["files"]) for manifest in manifests] == [set(part) for part in parts]
+    assert damage(hosts[0] / "checkpoint-1") == "it has no manifest-1.json"
+    assert damage(hosts[1] / "checkpoint-1") == "it has no manifest.json"
+    for host in hosts:
+        assert damage(host / "checkpoint-2") is None
+        assert names(host)[:2] == ["checkpoint-1", "checkpoint-2"]
+    finals = [{p.name for p in host.iterdir() if p.is_file()} for host in hosts]
+    assert finals[0] | finals[1] == alone.keys()
 
 
 def test_what_several_processes_saved_is_read_in_other_parts(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from trainer.launcher.command import launcher_command, launcher_environment
@@ -33,6 +34,12 @@ def test_several_hosts_are_told_where_they_meet():
         "2",
     )
     assert list(gang.ranks) == [4, 5]
+
+
+def test_ranks_are_told_that_their_hosts_share_no_folder():
+    shared = Gang(2, nnodes=2, master="127.0.0.1:4000")
+    assert "REGATTA_SEPARATE_HOSTS" not in launcher_environment(shared, {})
+    assert launcher_environment(replace(shared, separate=True), {})["REGATTA_SEPARATE_HOSTS"] == "1"
 
 
 def test_gpus_are_named_and_nothing_else_is_visible():
