@@ -3,14 +3,13 @@
 import hashlib
 import io
 import os
-import shutil
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from cli.errors import CliError
+from regatta_client.downloads import new_folder
 
 BLOCK = 1 << 20
 
@@ -51,17 +50,8 @@ def store_archive(
             what the manifest says.
     """
     refuse_used(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        digests = unpack(ByteStream(chunks), partial, advance)
-        check_manifest(digests, files)
-        partial.chmod(0o755)
-        if target.exists():
-            target.rmdir()
-        partial.rename(target)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with new_folder(target) as partial:
+        check_manifest(unpack(ByteStream(chunks), partial, advance), files)
 
 
 def refuse_used(target: Path) -> None:

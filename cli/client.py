@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -12,7 +11,6 @@ import regatta_client
 from cli.errors import INVALID, ApiError, CliError, ServerAway
 from regatta_client.calls import SEND_TIMEOUT_S
 from regatta_client.connection import PAGE_SIZE, Connection, path_of
-from regatta_client.following import Patience, patiently
 
 __all__ = ["PAGE_SIZE", "SEND_TIMEOUT_S", "Client", "job_path", "path_of", "told"]
 
@@ -85,11 +83,6 @@ class Client:
         """Every item of a paginated list, page after page."""
         with told():
             yield from self.connection.items(path, params)
-
-    def get_patiently(self, path: str, patience_s: float = 60.0) -> Any:
-        """As `get`, but lives through a server that is away or restarting for up to `patience_s` seconds."""
-        with told():
-            return patiently(partial(self.connection.request, "GET", path), Patience(patience_s))
 
     @contextmanager
     def stream(

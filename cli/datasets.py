@@ -3,8 +3,6 @@
 import hashlib
 import io
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +15,7 @@ from cli.archive import refuse_used
 from cli.client import Client
 from cli.errors import INVALID, CliError
 from cli.output import console
+from regatta_client.downloads import new_folder
 from trainer.config.data_files import SUFFIXES, find_data_files
 
 SPLITS = ("train", "dev", "quant")
@@ -79,20 +78,10 @@ def download(client: Client, dataset: str, target: Path) -> None:
     """
     refuse_used(target)
     shown = client.get(dataset_path(dataset))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        with _progress("download", shown["bytes"]) as advance:
-            for split, about in shown["splits"].items():
-                _download(
-                    client, dataset_path(dataset, "files", split), partial / f"{split}.json", about, advance
-                )
-        partial.chmod(0o755)
-        if target.exists():
-            target.rmdir()
-        partial.rename(target)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with new_folder(target) as partial, _progress("download", shown["bytes"]) as advance:
+        for split, about in shown["splits"].items():
+            address = dataset_path(dataset, "files", split)
+            _download(client, address, partial / f"{split}.json", about, advance)
 
 
 def _named_split(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Follow a job to its end: a live progress bar on a terminal, plain lines elsewhere."""
+"""Follow a job or a pipeline to its end: live progress bars on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Mapping
@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
-from cli.client import Client, job_path, told
+from cli.client import Client, job_path, path_of, told
 from cli.output import duration, number, status_text, steps
 from regatta_client.following import states
 
@@ -24,16 +24,30 @@ def follow_job(client: Client, job: str, screen: Console) -> dict[str, Any]:
     Survives a server that goes away for up to a minute; one that is away at first is not waited for.
     """
     state: dict[str, Any] = {}
-    view: View = BarView(screen) if screen.is_terminal else LineView(screen)
     get = partial(client.connection.request, "GET", job_path(job))
-    with told(), view:
+    with told(), view_on(screen) as view:
         for state in states(get, POLL_S):
             view.show(state)
     return state
 
 
+def follow_pipeline(client: Client, pipeline: str, screen: Console) -> dict[str, Any]:
+    """Show the jobs of a pipeline until all have ended; returns its last state. Patient as `follow_job`."""
+    state: dict[str, Any] = {}
+    get = partial(client.connection.request, "GET", path_of("pipelines", pipeline))
+    with told(), view_on(screen) as view:
+        for state in states(get, POLL_S):
+            for job in state["jobs"]:
+                view.show(job, job["step"])
+    return state
+
+
+def view_on(screen: Console) -> "View":
+    return BarView(screen) if screen.is_terminal else LineView(screen)
+
+
 class View(Protocol):
-    def show(self, job: Mapping[str, Any]) -> None: ...
+    def show(self, job: Mapping[str, Any], name: str = "") -> None: ...
 
     def __enter__(self) -> Self: ...
 
@@ -43,7 +57,7 @@ class View(Protocol):
 
 
 class BarView:
-    """One line that is redrawn: status, bar, steps, loss, tokens/s, time left."""
+    """A line for each job that is redrawn: its name, status, bar, steps, loss, tokens/s, time left."""
 
     def __init__(self, screen: Console) -> None:
         self._progress = Progress(
@@ -53,7 +67,7 @@ class BarView:
             TextColumn("{task.fields[numbers]}"),
             console=screen,
         )
-        self._task = self._progress.add_task("waiting", total=None, numbers="")
+        self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -64,11 +78,13 @@ class BarView:
     ) -> None:
         self._progress.stop()
 
-    def show(self, job: Mapping[str, Any]) -> None:
+    def show(self, job: Mapping[str, Any], name: str = "") -> None:
         progress = job.get("progress") or {}
+        if name not in self._tasks:
+            self._tasks[name] = self._progress.add_task("waiting", total=None, numbers="")
         self._progress.update(
-            self._task,
-            description=described(job),
+            self._tasks[name],
+            description=f"{name}  {described(job)}" if name else described(job),
             completed=progress.get("step") or 0,
             total=progress.get("total_steps"),
             numbers=numbers(progress),
@@ -80,8 +96,8 @@ class LineView:
 
     def __init__(self, screen: Console) -> None:
         self._screen = screen
-        self._shown: tuple[str, str] | None = None
-        self._next_line = 0.0
+        self._shown: dict[str, tuple[str, str]] = {}
+        self._next_line: dict[str, float] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -91,15 +107,15 @@ class LineView:
     ) -> None:
         return None
 
-    def show(self, job: Mapping[str, Any]) -> None:
+    def show(self, job: Mapping[str, Any], name: str = "") -> None:
         progress = job.get("progress") or {}
-        now = (described(job), steps(progress))
-        changed_status = self._shown is None or self._shown[0] != now[0]
-        if changed_status or (self._shown != now and time.monotonic() >= self._next_line):
-            parts = [now[0], now[1] and f"step {now[1]}", numbers(progress)]
+        now, before = (described(job), steps(progress)), self._shown.get(name)
+        changed_status = before is None or before[0] != now[0]
+        if changed_status or (before != now and time.monotonic() >= self._next_line[name]):
+            parts = [name, now[0], now[1] and f"step {now[1]}", numbers(progress)]
             self._screen.print("  ".join(part for part in parts if part))
-            self._shown = now
-            self._next_line = time.monotonic() + LINE_EVERY_S
+            self._shown[name] = now
+            self._next_line[name] = time.monotonic() + LINE_EVERY_S
 
 
 def described(job: Mapping[str, Any]) -> str:

@@ -106,6 +106,8 @@ class LocalService:
                 f"stopping {len(runners)} running job(s) with a checkpoint; Ctrl-C again does not wait for it"
             )
             stop_runners(runners, self.settings.stop_grace_s + PUBLISH_TIMEOUT_S, hurry)
+            if hurry():
+                self._say("not waiting: such a job goes on from its last checkpoint after the next start")
 
     def _stop_broker(self) -> None:
         if self._broker is not None:

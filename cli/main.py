@@ -11,7 +11,9 @@ from cli.commands import (
     hosts,
     jobs,
     local,
+    numbers,
     pipelines,
+    presets,
     reruns,
     secrets,
     service,
@@ -22,7 +24,6 @@ from cli.commands.group import Commands
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Runs LLM fine-tuning jobs: a REST service, its client, and the trainer alone.",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -30,6 +31,8 @@ app = typer.Typer(
 service.add_to(app)
 jobs.add_to(app)
 reruns.add_to(app)
+numbers.add_to(app)
+presets.add_to(app)
 pipelines.add_to(app)
 datasets.add_to(app)
 webhooks.add_to(app)

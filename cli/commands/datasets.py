@@ -155,6 +155,7 @@ def delete(dataset: DatasetId) -> None:
 
     with Client() as client:
         client.delete(dataset_path(dataset))
+    print(f"Data set {dataset} is deleted.")
 
 
 def _counts(answer: dict[str, Any]) -> str:

@@ -77,6 +77,7 @@ def generate(
     """Let a model go on from prompts: with the likeliest token, by drawing, or by beam search."""
     from cli.prompts import FIELD, completed
 
+    _refuse_graph(Path(directory))
     options = _options(
         max_new_tokens=max_new_tokens,
         batch_size=batch_size,
@@ -93,6 +94,18 @@ def generate(
     records = _records(prompts or [], source, target)
     completions = _complete(directory, dtype, [record[FIELD] for record in records], options)
     _show(completed(records, completions), source, target, as_json)
+
+
+def _refuse_graph(directory: Path) -> None:
+    """Raises CliError for what `regatta export` has made: it computes logits, and has nothing to load."""
+    from cli.errors import INVALID, CliError
+
+    if (directory / "model.pdiparams").is_file() and not (directory / "config.json").exists():
+        msg = (
+            f"{directory} holds a graph that was exported for Paddle's inference library, not a model. "
+            "Name the model that it was made of; a graph is run with paddle.jit.load."
+        )
+        raise CliError(msg, INVALID)
 
 
 def _options(**values: Any) -> "GenerateOptions":

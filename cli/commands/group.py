@@ -5,11 +5,19 @@ from typing import TYPE_CHECKING, Any
 from typer import Exit
 from typer.core import TyperGroup
 
+from cli.commands.examples import epilog
+
 if TYPE_CHECKING:
     from cli.errors import CliError
 
 
 class Commands(TyperGroup):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        group = f"{self.name} " if self.name else ""
+        for name, command in self.commands.items():
+            command.epilog = epilog(group + name)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)

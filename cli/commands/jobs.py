@@ -1,4 +1,6 @@
-"""The commands that speak to a running server: submit, jobs, show, logs, wait, cancel, download."""
+"""The commands that speak to a running server: submit, jobs, show, logs, wait, cancel, delete,
+download.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +13,7 @@ CLIENT_PANEL = "Talk to a server (REGATTA_URL, default http://127.0.0.1:8000)"
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (submit, jobs, show, logs, wait, cancel, download):
+    for command in (submit, jobs, show, logs, wait, cancel, delete, download):
         app.command(rich_help_panel=CLIENT_PANEL)(command)
 
 
@@ -159,6 +161,15 @@ def wait(
 def cancel(job: JobId, as_json: AsJson = False) -> None:
     """Stop a job; a running one saves a checkpoint first."""
     _act(job, "cancel", as_json)
+
+
+def delete(job: JobId) -> None:
+    """Forget a finished job, with its history, checkpoints and result."""
+    from cli.client import Client, job_path
+
+    with Client() as client:
+        client.delete(job_path(job))
+    print(f"Job {job} is deleted.")
 
 
 def download(

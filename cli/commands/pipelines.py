@@ -10,7 +10,6 @@ from cli.commands.jobs import CLIENT_PANEL
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the server's JSON.")]
 PipelineId = Annotated[str, typer.Argument(metavar="PIPELINE", help="The pipeline's id.")]
-LOOK_S = 1.0
 
 pipelines = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Jobs that are posted together and use each other's results."
@@ -33,14 +32,14 @@ def submit(
     """Create all jobs of a pipeline, and print its id."""
     from cli.client import Client
     from cli.commands.jobs import create
-    from cli.output import print_json
+    from cli.output import console, print_json
     from cli.submission import given, read_json_object
 
     body = read_json_object(file) | given(name=name)
     with Client() as client:
         pipeline = create(client, body, "/pipelines")
         if follow:
-            print(pipeline["id"], flush=True)
+            console(stderr=True).print(f"Pipeline {pipeline['id']}")
             _finish(client, pipeline["id"], as_json)
         else:
             print_json(pipeline) if as_json else print(pipeline["id"])
@@ -106,20 +105,15 @@ def delete(pipeline: PipelineId) -> None:
 
     with Client() as client:
         client.delete(path_of("pipelines", pipeline))
+    print(f"Pipeline {pipeline} is deleted.")
 
 
 def _finish(client: Any, pipeline: str, as_json: bool) -> None:
-    import time
-
-    from cli.client import path_of
     from cli.errors import FAILED
-    from cli.output import print_json
+    from cli.follow import follow_pipeline
+    from cli.output import console, print_json
 
-    while True:
-        found = client.get_patiently(path_of("pipelines", pipeline))
-        if found["status"] not in ("queued", "running"):
-            break
-        time.sleep(LOOK_S)
+    found = follow_pipeline(client, pipeline, console(stderr=True))
     print_json(found) if as_json else _print(found)
     if found["status"] != "succeeded":
         raise typer.Exit(FAILED)

@@ -42,22 +42,27 @@ def preview(
 
 
 def _show(found: dict[str, Any], *, calibrating: bool) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=True)
+    from cli.output import console
+
+    screen = console()
+
+    def say(text: str, style: str = "") -> None:
+        screen.print(Text(text, style=style), soft_wrap=True)
+
     use = ", to calibrate with: nothing is learned" if calibrating else ""
-    console.print(f"{found['split']} split{use}, {found['template'] or 'raw text, no chat template'}")
+    say(f"{found['split']} split{use}, {found['template'] or 'raw text, no chat template'}")
     for warning in found["warnings"]:
-        console.print(Text(f"warning: {warning['msg']}. {warning['hint']}"))
+        say(f"warning: {warning['msg']}. {warning['hint']}")
     for example in found["examples"]:
-        console.print()
-        console.print(Text(_headline(example, calibrating=calibrating), style="bold"))
+        say("")
+        say(_headline(example, calibrating=calibrating), "bold")
         for position, token in enumerate(example["tokens"]):
             mark = token.get("response") or ("learned" if token["learned"] else "masked")
             mark = "" if calibrating else f"{mark:11} "
             line = f"{position:6} {token['id']:8} {mark}{token['text']!r}"
-            console.print(Text(line, style="" if calibrating else "green" if token["learned"] else "dim"))
+            say(line, "" if calibrating else "green" if token["learned"] else "dim")
 
 
 def _headline(example: dict[str, Any], *, calibrating: bool) -> str:

@@ -51,11 +51,17 @@ def redeliver(
     delivery: Annotated[
         str | None, typer.Argument(metavar="[DELIVERY]", help="Only this one, even if it has arrived.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Send again, at once, what has not arrived."""
     from cli.client import Client, job_path
+    from cli.output import print_json
 
     path, query = job_path(job, "webhook", "redeliver"), {"delivery": delivery} if delivery else None
     with Client() as client:
-        count = client.post(path, params=query)["deliveries"]
+        answer = client.post(path, params=query)
+    if as_json:
+        print_json(answer)
+        return
+    count = answer["deliveries"]
     print(f"{count} {'delivery is' if count == 1 else 'deliveries are'} sent again.")

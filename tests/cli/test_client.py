@@ -49,17 +49,6 @@ def test_nobody_at_the_address_is_one_sentence_with_the_remedy() -> None:
     assert caught.value.exit_code == AWAY
 
 
-def test_a_patient_call_lives_through_a_restart() -> None:
-    with serving(answer(503, b"{}"), answer(200, b'{"id": 1}')) as server, Client(server.url) as client:
-        assert client.get_patiently("/jobs/x") == {"id": 1}
-
-
-def test_a_patient_call_does_not_repeat_what_is_refused() -> None:
-    with serving(answer(404, b"{}")) as server, Client(server.url) as client, pytest.raises(ApiError):
-        client.get_patiently("/jobs/x")
-    assert len(server.requests) == 1
-
-
 def test_ids_stay_one_path_segment() -> None:
     assert job_path("../a?b", "checkpoints", "c/d") == "/jobs/..%2Fa%3Fb/checkpoints/c%2Fd"
 

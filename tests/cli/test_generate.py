@@ -136,3 +136,11 @@ class TestRefusals:
         assert done.returncode == 3
         assert "config.json" in done.stderr
         assert "is not there" in done.stderr
+
+
+def test_an_exported_graph_is_said_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "model.pdiparams").touch()
+    done = regatta(str(tmp_path), "--prompt", "x")
+    assert done.returncode == 2
+    assert "holds a graph that was exported" in done.stderr
+    assert "Name the model that it was made of" in done.stderr
