@@ -19,10 +19,10 @@ const ROUTES = [
 ];
 const HOME = "#/jobs";
 
-/** The address of a page: `link("/compare", {ids: "1,2"})`. */
+/** The address of a page: `link("/compare", {ids: "1,2"})`; null and "" are left out. */
 export function link(page, query = {}) {
-  const words = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== null && value !== ""));
-  const text = words.toString();
+  const given = query instanceof URLSearchParams ? [...query] : Object.entries(query);
+  const text = new URLSearchParams(given.filter(([, value]) => value !== null && value !== "")).toString();
   return `#${page}${text ? `?${text}` : ""}`;
 }
 
