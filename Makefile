@@ -65,6 +65,7 @@ test-oracle: install $(if $(filter .oracle/%,$(ORACLE)),.oracle/installed)
 
 bench: install
 	$(BIN)/python benchmarks/start_overhead.py
+	$(BIN)/python benchmarks/start_latency.py
 	$(BIN)/python benchmarks/scheduling.py
 	$(BIN)/python benchmarks/log_followers.py
 	$(BIN)/python benchmarks/api_speed.py --jobs 100000

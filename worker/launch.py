@@ -6,8 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import uuid_utils
@@ -26,7 +24,8 @@ from trainer.config.preflight import Roots
 from worker.clock import boottime
 from worker.devices import device_environment
 from worker.inputs import MissingInput, input_keys, with_inputs
-from worker.spec import ROOTS_VARIABLE, RUNNER_VARIABLE, Spec
+from worker.runners import Runners
+from worker.spec import ROOTS_VARIABLE, Spec
 from worker.strays import end_processes_of
 from worker.workspace import Workspace, write_atomically
 
@@ -38,8 +37,15 @@ log = logging.getLogger(__name__)
 class Launcher:
     """Launches attempts on this host; `leave` is set when the worker shuts down."""
 
-    def __init__(self, settings: Settings, database: Database, leave: threading.Event) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        leave: threading.Event,
+        runners: Runners | None = None,
+    ) -> None:
         self._settings = settings
+        self._runners = runners or Runners(settings)
         self._database = database
         self._leave = leave
 
@@ -64,7 +70,7 @@ class Launcher:
         try:
             secrets = self._secrets(job_id)
             spec = prepare(self._settings, claimed, owner, renewed_at)
-            runner = start_runner(self._settings, spec, secrets)
+            runner = self._runners.start(spec, secrets)
         except (OSError, BadOutputDirectory, MissingInput, NoSecretKey, Unreadable) as error:
             self._report_failure(claimed, owner, error)
             return
@@ -178,37 +184,3 @@ def _check_output_directory(files: Workspace, output_dir: str) -> None:
             f"output_dir: got {output_dir!r}, expected a folder of its own inside the job's workspace. "
             "Use for example './output'."
         )
-
-
-def start_runner(settings: Settings, spec: Spec, secrets: Mapping[str, str]) -> subprocess.Popen:
-    """Start the runner in a session of its own: it outlives this worker. It gets the secrets through a pipe.
-
-    Raises: OSError when it cannot be started.
-    """
-    path = spec.folder.spec
-    environment = os.environ | settings_environment(settings) | {RUNNER_VARIABLE: str(path)}
-    with spec.folder.runner_log.open("ab") as output:
-        runner = subprocess.Popen(
-            [sys.executable, "-P", "-m", "worker.runner", str(path)],
-            cwd=spec.folder.path,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    if runner.stdin is not None:
-        with suppress(BrokenPipeError), runner.stdin as pipe:  # a runner that has died already is waited for
-            pipe.write(json.dumps(dict(secrets)).encode())
-    return runner
-
-
-def settings_environment(settings: Settings) -> Mapping[str, str]:
-    """The variables that give another process these settings."""
-    prefix = settings.model_config.get("env_prefix", "")
-    values = settings.model_dump(mode="json")
-    return {
-        f"{prefix}{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-        for name, value in values.items()
-        if value is not None
-    }

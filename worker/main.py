@@ -17,6 +17,7 @@ from worker.cleaning import ArtifactSweeper
 from worker.devices import DeviceError
 from worker.host import HostPresence
 from worker.launch import Launcher
+from worker.runners import Runners
 from worker.strays import kill_orphaned_trainers
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,8 @@ def run_worker(settings: Settings) -> None:
     for pid in kill_orphaned_trainers(settings.work_dir):
         log.warning("killed process %d: the runner it belonged to is gone", pid)
     app = make_app(settings)
-    launcher = Launcher(settings, database, leave)
+    runners = Runners(settings, ahead=True)
+    launcher = Launcher(settings, database, leave, runners)
     app.task(name=LAUNCH, shared=False)(launcher.launch)
     signals.worker_shutting_down.connect(shut_down)
     presence.start()
@@ -54,6 +56,7 @@ def run_worker(settings: Settings) -> None:
         _celery_worker(app, settings.host_name, presence.slots).start()
     finally:
         signals.worker_shutting_down.disconnect(shut_down)
+        runners.close()
         database.dispose()
 
 

@@ -1,11 +1,15 @@
-"""Supervises one attempt of one job: `python -m worker.runner <spec.json>`, in a session of its own.
+"""Supervises one attempt of one job: `python -m worker.runner`, in a session of its own.
 
-Of this program's life the first part is here: start the trainer, as early as possible, hence with the
-standard library alone. Everything that follows needs the store and is in `worker.supervisor`.
+The order comes through standard input: a JSON object with the path of the attempt's spec and the secrets of
+its job, which are in no file and no command line. A runner starts the trainer as early as possible: hence
+before it loads anything but the standard library, or, started with `--ahead`, after it has loaded everything
+and waited for the order.
 
-Exit codes: 0 when an outcome was reported, 75 when the attempt was lost to another one or could not report.
+Exit codes: 0 when an outcome was reported, or no order came; 75 when the attempt was lost to another one or
+could not report.
 """
 
+import importlib
 import json
 import os
 import sys
@@ -14,17 +18,23 @@ from pathlib import Path
 from worker.clock import boottime
 from worker.deadline import Deadline
 from worker.process import Termination, TrainerStart, become_subreaper
-from worker.spec import Spec
+from worker.spec import AHEAD, Spec
 from worker.wakeup import Wakeup
+from worker.workspace import AttemptFolder
 
 EXIT_REPORTED = 0
 EXIT_LOST = 75
 
 
 def main() -> int:
-    """Run the attempt that the spec file describes."""
-    spec = Spec.read(Path(sys.argv[1]))
-    secrets = read_secrets()
+    """Run the attempt that the order names."""
+    if AHEAD in sys.argv[1:]:
+        importlib.import_module("worker.supervisor")
+    order = json.loads(sys.stdin.buffer.read() or "null")
+    if order is None:  # the worker has gone
+        return EXIT_REPORTED
+    spec = Spec.read(Path(order["spec"]))
+    move_to(spec.folder)
     wakeup, termination = Wakeup(), Termination()
     termination.install()
     become_subreaper()
@@ -32,7 +42,7 @@ def main() -> int:
         return EXIT_LOST
     deadline = Deadline(spec.folder.deadline, spec.lease_ttl_s, spec.outage_s)
     deadline.extend(spec.renewed_at)
-    start = TrainerStart(spec, dict(os.environ), secrets)
+    start = TrainerStart(spec, dict(os.environ), order["secrets"])
     if spec.attempt == 1 and not spec.inputs:  # later ones look first for what is left of the earlier ones
         start()
 
@@ -41,12 +51,12 @@ def main() -> int:
     return EXIT_REPORTED if supervise(spec, start, deadline, wakeup, termination) else EXIT_LOST
 
 
-def read_secrets() -> dict[str, str]:
-    """The variables that the launcher hands over through a pipe: they are in no file and no command line.
-
-    Raises: ValueError when the launcher was gone before it had written them all.
-    """
-    return json.loads(sys.stdin.buffer.read())
+def move_to(folder: AttemptFolder) -> None:
+    """Make the attempt's folder the current one, which tells whose runner this is, and write to its log."""
+    os.chdir(folder.path)
+    with folder.runner_log.open("ab") as log:
+        os.dup2(log.fileno(), sys.stdout.fileno())
+        os.dup2(log.fileno(), sys.stderr.fileno())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ from pathlib import Path
 from worker.workspace import AttemptFolder, Workspace, write_atomically
 
 RUNNER_VARIABLE = "REGATTA_RUNNER"
-"""Environment variable that marks a runner: the path of its spec."""
+"""Environment variable that marks a runner; its current folder is that of its attempt, once it has one."""
+AHEAD = "--ahead"
+"""Argument of a runner that is started before there is an attempt for it."""
 EVENTS_VARIABLE = "REGATTA_EVENTS"
 """Environment variable of a trainer, and so the mark of all it starts: the path of its event file."""
 ROOTS_VARIABLE = "REGATTA_ROOTS"

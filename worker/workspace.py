@@ -20,6 +20,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+ATTEMPTS = "attempts"
+
 
 @dataclass(frozen=True)
 class AttemptFolder:
@@ -79,11 +81,11 @@ class Workspace:
         return self.path / "inputs"
 
     def attempt(self, number: int) -> AttemptFolder:
-        return AttemptFolder(self.path / "attempts" / str(number))
+        return AttemptFolder(self.path / ATTEMPTS / str(number))
 
     def attempts(self) -> list[AttemptFolder]:
         """All attempts that ran on this host, oldest first."""
-        parent = self.path / "attempts"
+        parent = self.path / ATTEMPTS
         if not parent.is_dir():
             return []
         return [self.attempt(n) for n in sorted(int(e.name) for e in parent.iterdir() if e.name.isdigit())]

@@ -12,7 +12,8 @@ from store.settings import Settings
 from store.states import Status
 from tests.worker.bench import Bench
 from trainer.config.preflight import Roots
-from worker.launch import BadOutputDirectory, Launcher, prepare, settings_environment
+from worker.launch import BadOutputDirectory, Launcher, prepare
+from worker.runners import settings_environment
 from worker.spec import Spec
 
 

@@ -19,9 +19,11 @@ Start = Callable[[str, Path], subprocess.Popen]
 def start() -> Iterator[Start]:
     started: list[subprocess.Popen] = []
 
-    def start(variable: str, value: Path) -> subprocess.Popen:
+    def start(variable: str, file: Path) -> subprocess.Popen:
         command = [sys.executable, "-c", "import time; time.sleep(600)"]
-        process = subprocess.Popen(command, env=os.environ | {variable: str(value)})
+        file.parent.mkdir(parents=True, exist_ok=True)
+        environment = os.environ | {variable: str(file)}
+        process = subprocess.Popen(command, env=environment, cwd=file.parent)
         started.append(process)
         wait_until(lambda: variable in psutil.Process(process.pid).environ())
         return process

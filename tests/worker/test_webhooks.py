@@ -24,7 +24,7 @@ from store.webhooks import NewWebhook, event_type, list_deliveries, new_secret
 from tests.worker.cable import Cable
 from tests.worker.receiver import Receiver, receiving
 from tests.worker.waiting import wait_until
-from worker.launch import settings_environment
+from worker.runners import settings_environment
 from worker.webhooks import MOST_PER_HOST, Deliverer, WebhookThread
 
 SECRET = new_secret()

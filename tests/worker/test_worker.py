@@ -16,7 +16,7 @@ from store.states import TERMINAL, Status
 from tests.worker.bench import Bench, is_alive
 from tests.worker.waiting import wait_until
 from worker.celery_app import LAUNCH, make_app
-from worker.launch import settings_environment
+from worker.runners import settings_environment
 
 SETTINGS = "from store.settings import get_settings; "
 SCHEDULER = SETTINGS + "from worker.scheduler import run_scheduler; run_scheduler(get_settings())"
