@@ -6,6 +6,7 @@ from sqlalchemy import exists, select, update
 from sqlalchemy.orm import Session
 
 from store.clock import database_now
+from store.completion import complete, has_result
 from store.reasons import Reason
 from store.retries import judge
 from store.retry_policy import DEFAULT_POLICY, RetryPolicy
@@ -33,7 +34,7 @@ def reap(
 ) -> list[Reaped]:
     """End attempts whose lease ran out `grace_s` ago, or that a host was told of `start_timeout_s` ago and
     never claimed. Their jobs go back to the queue; a host lost as often as the policy allows fails the job
-    instead, and a job that was asked to stop is cancelled.
+    instead, a job that was asked to stop is cancelled, and one whose result is kept has succeeded.
 
     Several reapers may run at once.
     """
@@ -67,6 +68,9 @@ def _reap_lost(
     evidence = None
     if seen[0] is Status.stopping:
         to, reason = Status.cancelled, Reason.user_cancelled
+    elif has_result(session, job_id, attempt):
+        complete(session, job_id, attempt, actor="scheduler")
+        return Reaped(job_id, attempt, Status.succeeded, Reason.completed)
     else:
         reason = Reason.host_lost
         evidence = {"attempt": attempt, "host": hosts[0], "message": message}

@@ -11,6 +11,7 @@ from store.artifacts import FileEntry, Manifest
 from store.attempts import live_node
 from store.checkpoints import RESULT, Published, get_checkpoint, record_checkpoint, remove_checkpoint
 from store.clock import database_now
+from store.completion import DONE, complete, has_result
 from store.errors import OffsetConflict
 from store.events import add_event
 from store.jobs import update_progress
@@ -164,8 +165,9 @@ def finish(
     """Report the end of this owner's part. The first host speaks for a gang that succeeds, any host for one
     that fails; of all reports one becomes the outcome.
 
-    A job that was asked to stop ends `cancelled` whatever the outcome. A failed one goes back to the queue
-    when its reason and the policy allow that.
+    A job that was asked to stop ends `cancelled` whatever the outcome. One whose result this attempt has kept
+    has succeeded, whatever became of the trainer afterwards. A failed one goes back to the queue when its
+    reason and the policy allow that.
 
     Returns: False when the attempt is no longer this owner's. The same report again returns True.
     """
@@ -209,15 +211,11 @@ def _move_on(
         to, reason = Status.cancelled, Reason.user_cancelled
     elif to is Status.cancelled:
         raise ValueError(f"job {job_id} was not asked to stop; it can succeed or fail, not be cancelled")
-    elif to is Status.succeeded:
-        transition(
-            session,
-            job_id,
-            Status.running,
-            reason=Reason.started,
-            attempt=attempt,
-            actor=f"host {node.host}",
-        )
+    elif to is Status.succeeded or has_result(session, job_id, attempt):
+        message = message if to is Status.succeeded else DONE
+        data = {"exit_code": outcome.exit_code}
+        complete(session, job_id, attempt, message=message, data=data, actor=f"host {node.host}")
+        return
     else:
         evidence = _evidence(node, outcome)
         verdict = judge(session, job_id, reason, policy)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from store.completion import DONE
 from store.reasons import Reason
 from store.reports import Outcome
 from store.states import Status
@@ -64,9 +65,7 @@ def decide(ending: Ending) -> Outcome | None:
         return None
     completed = ending.result is not None and not ending.result.get("stopped")
     if ending.exit_code == 0 and completed:
-        return Outcome(
-            Status.succeeded, Reason.completed, "The trainer has finished and its result is kept.", 0
-        )
+        return Outcome(Status.succeeded, Reason.completed, DONE, 0)
     if ending.stop is Stop.timeout:
         message = f"It ran longer than its timeout_s of {ending.timeout_s:g} seconds. {_stopped(ending)}"
         return _failed(ending, Reason.timed_out, message)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from store.attempts import Renewal, release, renew
+from store.completion import DONE, is_done
 from store.logformat import bind, configure_logging
 from store.reasons import Reason
 from store.reports import Outcome, finish
@@ -80,6 +81,8 @@ class Supervisor:
         try:
             if self._start.trainer is None and self._start.failure is None:
                 self._recover()
+                if self._answer(self._is_done):
+                    return self._report(Outcome(Status.succeeded, Reason.completed, DONE))
                 self._fetch_inputs()
             delivery = Delivery(
                 self._services, self._spec, self._spec.folder, 0, self._fence, self._start.mask
@@ -114,6 +117,11 @@ class Supervisor:
             lambda: restore_checkpoint(self._spec, self._services.database, self._services.artifacts)
         )
         go_on_from_checkpoint(self._spec)
+
+    def _is_done(self) -> bool:
+        """Whether an earlier attempt had come to its result, and only the news of that was lost."""
+        with self._services.database.reading() as session:
+            return is_done(session, self._spec.job_id)
 
     def _fetch_inputs(self) -> None:
         """Fetch what the job uses. Raises: MissingInput when waiting for it would not help."""

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from store.attempts import Node, claim, place, renew
+from store.completion import is_done
 from store.database import Database
 from store.events import list_events
 from store.hosts import busy_devices
@@ -13,7 +14,8 @@ from store.jobs import existing_job, request_cancel
 from store.outbox import publish
 from store.reaper import Reaped, reap
 from store.reasons import Reason
-from store.reports import Outcome, finish
+from store.reports import Outcome, finish, report
+from store.reruns import retry_job
 from store.states import Status, transition
 from store.tables import AttemptNode, JobEvent, OutboxMessage
 from tests.store.given import HOST, OWNER, TTL_S, claimed_job, host, placed_job, queued_job, run_out_of_time
@@ -78,6 +80,30 @@ def test_a_silent_attempt_of_a_job_that_was_to_stop_leaves_it_cancelled(database
         request_cancel(session, job.id)
     run_out_of_time(database, job.id)
     assert reap_now(database) == [Reaped(job.id, 1, Status.cancelled, Reason.user_cancelled)]
+
+
+def test_a_silent_attempt_that_has_kept_its_result_has_succeeded(database: Database) -> None:
+    with database.transaction() as session:
+        job, _ = claimed_job(session)
+        result = {"t": 1.0, "type": "result", "key": "k", "files": []}
+        assert report(session, job.id, 1, OWNER, [result], 100, start=0)
+        assert is_done(session, job.id)
+    run_out_of_time(database, job.id)
+    assert reap_now(database) == [Reaped(job.id, 1, Status.succeeded, Reason.completed)]
+    with database.reading() as session:
+        assert existing_job(session, job.id).infrastructure_faults == 0
+        assert busy_devices(session) == {}
+
+
+def test_a_result_from_before_a_retry_does_not_end_the_job(database: Database) -> None:
+    with database.transaction() as session:
+        job, _ = claimed_job(session)
+        result = {"t": 1.0, "type": "result", "key": "k", "files": []}
+        report(session, job.id, 1, OWNER, [result], 100, start=0)
+        request_cancel(session, job.id)
+        finish(session, job.id, 1, OWNER, Outcome(Status.cancelled, Reason.user_cancelled))
+        retry_job(session, job.id)
+        assert not is_done(session, job.id)
 
 
 def test_a_finished_job_is_never_reaped(database: Database) -> None:

@@ -272,6 +272,17 @@ def test_a_job_that_was_asked_to_stop_ends_cancelled_whatever_its_trainer_did(
         assert (ended.status, ended.reason) == ("cancelled", "user_cancelled")
 
 
+def test_a_job_whose_result_is_kept_has_succeeded_whatever_became_of_its_trainer(database: Database) -> None:
+    result = {**checkpoint(RESULT, 3), "type": "result"}
+    with database.transaction() as session:
+        job, _ = claimed_job(session)
+        report(session, job.id, 1, OWNER, [result], 100, start=0)
+        assert finish(session, job.id, 1, OWNER, CRASHED)
+    with database.reading() as session:
+        job = existing_job(session, job.id)
+        assert (job.status, job.reason, job.evidence) == ("succeeded", "completed", None)
+
+
 def test_nobody_but_the_user_cancels_a_job(database: Database) -> None:
     with database.transaction() as session:
         job, _ = claimed_job(session)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from sqlalchemy import update
 
 from store.artifacts import LocalArtifacts, artifacts_for
 from store.attempts import Node, place
@@ -21,7 +22,7 @@ from store.reaper import Reaped, reap
 from store.reasons import Reason
 from store.settings import Settings
 from store.states import TERMINAL, Status, transition
-from store.tables import Job, JobEvent
+from store.tables import AttemptNode, Job, JobEvent
 from store.wake import job_channel, wake
 from tests.worker.waiting import wait_until
 from worker.launch import Launcher
@@ -29,6 +30,7 @@ from worker.strays import live_runners
 from worker.workspace import Workspace
 
 PROGRAMS = Path(__file__).parent / "programs"
+SHORT_LEASE = {"lease_ttl_s": 4.0}
 
 
 def is_alive(pid: int) -> bool:
@@ -82,6 +84,16 @@ class Bench:
         grace_s = self.settings.lease_grace_s
         with self.database.transaction() as session:
             return reap(session, grace_s=grace_s, start_timeout_s=60, policy=self.settings.retry_policy)
+
+    def run_out(self, job_id: str) -> None:
+        """Let the job's lease run out, which nobody renews any more."""
+        with self.database.transaction() as session:
+            session.execute(update(AttemptNode).where(AttemptNode.job_id == job_id).values(lease_until=0.0))
+
+    def lose(self, job_id: str) -> None:
+        """End the job's attempt, which nobody keeps alive any more."""
+        self.run_out(job_id)
+        assert [reaped.job_id for reaped in self.reap()] == [job_id]
 
     def take_away(self, job_id: str) -> None:
         """End the job's attempt as if its lease had run out."""

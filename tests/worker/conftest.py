@@ -13,12 +13,12 @@ from worker.strays import live_runners
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Settings of a host whose leases are short."""
+    """Settings of a host that waits for little. Its leases last; `Bench.lose` ends one."""
     return Settings(
         data_dir=tmp_path / "data",
         host_name="host-a",
         heartbeat_s=0.5,
-        lease_ttl_s=4,
+        lease_ttl_s=60,
         lease_grace_s=0.5,
         stop_grace_s=5,
         poll_s=0.2,

@@ -11,7 +11,7 @@ from store.broker import Broker
 from store.database import Database
 from store.settings import Settings
 from store.states import Status
-from tests.worker.bench import PROGRAMS, Bench, is_alive
+from tests.worker.bench import PROGRAMS, SHORT_LEASE, Bench, is_alive
 from tests.worker.cable import Cable
 from tests.worker.waiting import wait_until
 from worker.clock import boottime
@@ -46,7 +46,7 @@ def bench(
     cabled = make_url(direct_url).set(drivername="postgresql").update_query_dict({"host": str(tmp_path)})
     url = cabled.render_as_string(hide_password=False)
     database = Database(direct_url)
-    yield Bench(settings.model_copy(update={"database_url": url, "outage_s": 60}), database)
+    yield Bench(settings.model_copy(update=SHORT_LEASE | {"database_url": url, "outage_s": 60}), database)
     for runner in live_runners(settings.work_dir):
         runner.process.kill()
     database.dispose()

@@ -14,7 +14,7 @@ from store.hosts import drain_host
 from store.logs import LogLine
 from store.states import Status
 from store.wake import job_channel, wake
-from tests.worker.bench import Bench, is_alive
+from tests.worker.bench import SHORT_LEASE, Bench, is_alive
 from tests.worker.waiting import wait_until
 
 LONG = {"steps": 400, "step_s": 0.05}
@@ -310,6 +310,7 @@ class TestLease:
         assert bench.allocations() == []
 
     def test_the_trainer_of_a_frozen_runner_ends_itself_and_the_job_is_left_to_the_reaper(self, bench: Bench):
+        bench = Bench(bench.settings.model_copy(update=SHORT_LEASE), bench.database)
         job_id = bench.submit(LONG)
         bench.start(job_id)
         bench.wait(job_id, lambda job: job.status == Status.running)
@@ -333,7 +334,7 @@ class TestLease:
         pids = bench.pids(job_id)
         bench.runner(job_id).kill()
         wait_until(lambda: not is_alive(pids[0]))
-        bench.wait(job_id, lambda job: bool(bench.reap()) or job.status == Status.queued)
+        bench.lose(job_id)
         bench.launch(job_id, bench.place(job_id))
         job = bench.job(job_id)
         assert (job.status, job.attempt) == (Status.succeeded, 2), bench.story(job_id)
@@ -347,6 +348,26 @@ class TestLease:
         with bench.database.reading() as session:
             steps = [checkpoint.step for checkpoint in list_checkpoints(session, job_id)]
         assert steps == [5, 10, 15, 20, 25, 30, 35, 40]
+
+    def test_a_result_that_was_not_reported_any_more_is_reported_by_the_next_attempt_without_training(
+        self, bench: Bench
+    ):
+        job_id = bench.submit({"steps": 100, "step_s": 0.05})
+        bench.start(job_id)
+        bench.wait(job_id, lambda job: job.progress.get("step", 0) >= 1)
+        runner = bench.runner(job_id)
+        runner.suspend()
+        wait_until(lambda: not is_alive(bench.pids(job_id)[0]))
+        runner.kill()
+        bench.lose(job_id)
+        bench.launch(job_id, bench.place(job_id))
+        job = bench.job(job_id)
+        assert (job.status, job.attempt) == (Status.succeeded, 2), bench.story(job_id)
+        assert texts(bench.logs(job_id)).count("starting at step 0") == 1
+        assert not bench.workspace(job_id).attempt(2).raw_log(0).exists()
+        assert bench.metric_steps(job_id) == list(range(1, 101))
+        with bench.database.reading() as session:
+            assert get_checkpoint(session, job_id, RESULT) is not None
 
     def test_an_attempt_on_a_host_without_the_workspace_goes_on_from_the_published_checkpoint(
         self, bench: Bench

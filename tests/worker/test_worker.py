@@ -153,6 +153,8 @@ def test_a_killed_runner_is_noticed_and_its_job_resumed(bench: Bench, start: Sta
     bench.wait(job_id, lambda job: job.progress.get("step", 0) >= 12)
     pids = bench.pids(job_id)
     bench.runner(job_id).kill()
+    wait_until(lambda: not is_alive(pids[0]))
+    bench.run_out(job_id)
     job = bench.wait_for_end(job_id)
     assert (job.status, job.attempt) == (Status.succeeded, 2), bench.story(job_id)
     assert "host_lost" in [event.reason for event in bench.events(job_id, "status")]
