@@ -2,8 +2,8 @@
 
 The order comes through standard input: a JSON object with the path of the attempt's spec and the secrets of
 its job, which are in no file and no command line. A runner starts the trainer as early as possible: hence
-before it loads anything but the standard library, or, started with `--ahead`, after it has loaded everything
-and waited for the order.
+before it loads anything but the standard library, or, started with `--ahead`, after it has loaded everything,
+said so on standard output, and waited for the order.
 
 Exit codes: 0 when an outcome was reported, or no order came; 75 when the attempt was lost to another one or
 could not report.
@@ -30,6 +30,7 @@ def main() -> int:
     """Run the attempt that the order names."""
     if AHEAD in sys.argv[1:]:
         importlib.import_module("worker.supervisor")
+        print("ready", flush=True)
     order = json.loads(sys.stdin.buffer.read() or "null")
     if order is None:  # the worker has gone
         return EXIT_REPORTED

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -26,17 +27,32 @@ class Runners:
         self._ahead = ahead
         self._prepare()
 
+    @property
+    def ready(self) -> bool:
+        """Whether the runner that waits has loaded all, or is dead."""
+        output = None if self._waiting is None else self._waiting.stdout
+        return output is not None and bool(select.select([output], [], [], 0)[0])
+
     def start(self, spec: Spec, secrets: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """Let the runner that waits, else a new one, run the attempt. It gets the secrets through a pipe.
 
         Raises: OSError when none can be started.
         """
-        with self._lock:
-            runner, self._waiting = self._waiting, None
+        runner = self._take()
         if runner is None or not _order(runner, spec, secrets):
             runner = _start(self._settings)
             _order(runner, spec, secrets)  # one that has died already is waited for
         self._prepare()
+        return runner
+
+    def _take(self) -> subprocess.Popen[bytes] | None:
+        """The runner that waits, if it has loaded all: until then a new one is faster."""
+        with self._lock:
+            if not self.ready:
+                return None
+            runner, self._waiting = self._waiting, None
+        if runner is not None and runner.stdout is not None:
+            runner.stdout.close()
         return runner
 
     def close(self) -> None:
@@ -46,7 +62,7 @@ class Runners:
             waiting, self._waiting = self._waiting, None
         if waiting is not None:
             waiting.kill()
-            waiting.wait()
+            waiting.communicate()
 
     def _prepare(self) -> None:
         with self._lock, suppress(OSError):  # the next attempt tells of it, when it has to be started too
@@ -63,6 +79,7 @@ def _start(settings: Settings, *arguments: str) -> subprocess.Popen[bytes]:
         cwd=settings.work_dir,
         env=environment | {RUNNER_VARIABLE: str(settings.work_dir)},
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE if AHEAD in arguments else None,
         start_new_session=True,
     )
 

@@ -26,6 +26,7 @@ def launcher(bench: Bench) -> Iterator[Callable[[], Launcher]]:
 
     def launcher() -> Launcher:
         opened.append(Runners(bench.settings, ahead=True))
+        wait_until(lambda: opened[-1].ready)
         return Launcher(bench.settings, bench.database, threading.Event(), opened[-1])
 
     yield launcher
