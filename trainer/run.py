@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import io
 import logging
 import os
@@ -107,7 +108,9 @@ def run_task(
     Raises:
         RegattaError: it cannot be done, and why.
     """
-    result = _runner(task)(config, events, should_stop)
+    with _without_collection():
+        run = _runner(task)
+    result = run(config, events, should_stop)
     result["kept"] = not (result["stopped"] and task in _WHOLE_OR_NOTHING)
     events.write("result", **result)
     log.info("%s: %s", _ending(result), result["path"])
@@ -152,8 +155,19 @@ def import_paddle(should_stop: StopRequest) -> None:
     """
     for words in ("No ccache found", "Current global rank"):
         warnings.filterwarnings("ignore", message=words)
-    with should_stop.held(), contextlib.redirect_stderr(io.StringIO()):
+    with should_stop.held(), contextlib.redirect_stderr(io.StringIO()), _without_collection():
         import paddle  # noqa: F401
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Inside, modules are imported, and nobody looks again and again for garbage among what they define."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def report_failure(error: BaseException, events: EventWriter) -> int:
