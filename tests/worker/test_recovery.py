@@ -1,5 +1,6 @@
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,19 +8,34 @@ import pytest
 from store.checkpoints import list_checkpoints
 from store.tables import Job
 from tests.worker.bench import Bench
+from tests.worker.conftest import host_settings, running_bench
 from worker.recovery import go_on_from_checkpoint, restore_checkpoint, unfinished_attempts
 from worker.spec import Spec
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path) -> Iterator[Bench]:
+    settings = host_settings(tmp_path_factory.mktemp("host") / "data")
+    with running_bench(settings, migrated_sqlite) as bench:
+        yield bench
+
+
+@pytest.fixture(scope="module")
 def job(bench: Bench) -> Job:
     """A finished job with three published checkpoints."""
     return bench.run({"steps": 3, "save_steps": 1, "resume_from_checkpoint": "/models/start"})
 
 
 @pytest.fixture
-def spec(bench: Bench, job: Job) -> Spec:
-    return Spec.read(bench.workspace(job.id).attempt(1).spec)
+def spec(bench: Bench, job: Job, tmp_path: Path) -> Iterator[Spec]:
+    """What the runner of the job was told. Its folders are as it left them, whatever a test does to them."""
+    folders = (bench.workspace(job.id).path, bench.artifacts.root)
+    for number, folder in enumerate(folders):
+        shutil.copytree(folder, tmp_path / str(number))
+    yield Spec.read(bench.workspace(job.id).attempt(1).spec)
+    for number, folder in enumerate(folders):
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / str(number), folder)
 
 
 @pytest.fixture

@@ -327,10 +327,10 @@ class TestLease:
         self, bench: Bench
     ):
         job_id = bench.submit(
-            {"steps": 40, "step_s": 0.05, "save_steps": 5, "lines_per_step": 20, "children": 2}
+            {"steps": 40, "save_steps": 5, "lines_per_step": 20, "children": 2, "hang_at": 15}
         )
         bench.start(job_id)
-        bench.wait(job_id, lambda job: job.progress.get("step", 0) >= 12)
+        bench.wait(job_id, lambda job: job.progress.get("step", 0) == 15)
         pids = bench.pids(job_id)
         bench.runner(job_id).kill()
         wait_until(lambda: not is_alive(pids[0]))
@@ -352,11 +352,12 @@ class TestLease:
     def test_a_result_that_was_not_reported_any_more_is_reported_by_the_next_attempt_without_training(
         self, bench: Bench
     ):
-        job_id = bench.submit({"steps": 100, "step_s": 0.05})
+        job_id = bench.submit({"steps": 20, "wait_at": 1})
         bench.start(job_id)
-        bench.wait(job_id, lambda job: job.progress.get("step", 0) >= 1)
+        bench.wait(job_id, lambda job: job.progress.get("step", 0) == 1)
         runner = bench.runner(job_id)
         runner.suspend()
+        (bench.workspace(job_id).path / "go-on").touch()
         wait_until(lambda: not is_alive(bench.pids(job_id)[0]))
         runner.kill()
         bench.lose(job_id)
@@ -365,7 +366,7 @@ class TestLease:
         assert (job.status, job.attempt) == (Status.succeeded, 2), bench.story(job_id)
         assert texts(bench.logs(job_id)).count("starting at step 0") == 1
         assert not bench.workspace(job_id).attempt(2).raw_log(0).exists()
-        assert bench.metric_steps(job_id) == list(range(1, 101))
+        assert bench.metric_steps(job_id) == list(range(1, 21))
         with bench.database.reading() as session:
             assert get_checkpoint(session, job_id, RESULT) is not None
 

@@ -149,8 +149,8 @@ def test_the_broker_may_be_killed_at_any_time(
 def test_a_killed_runner_is_noticed_and_its_job_resumed(bench: Bench, start: Start):
     start(SCHEDULER)
     start(WORKER)
-    job_id = bench.submit({"steps": 40, "step_s": 0.05, "save_steps": 5, "children": 2})
-    bench.wait(job_id, lambda job: job.progress.get("step", 0) >= 12)
+    job_id = bench.submit({"steps": 40, "save_steps": 5, "children": 2, "hang_at": 15})
+    bench.wait(job_id, lambda job: job.progress.get("step", 0) == 15)
     pids = bench.pids(job_id)
     bench.runner(job_id).kill()
     wait_until(lambda: not is_alive(pids[0]))

@@ -22,6 +22,7 @@ CONFIG = {
     "ignore_sigterm": False,
     "children": 0,
     "hang_at": 0,
+    "wait_at": 0,
     "events": [],
     "report_result": True,
     "remove": [],
@@ -98,6 +99,8 @@ def train() -> None:
             save(step)
         if CONFIG["hang_at"] == step:
             time.sleep(600)
+        while CONFIG["wait_at"] == step and not Path("go-on").exists():
+            time.sleep(0.02)
         if stopped.wait(CONFIG["step_s"]):
             directory = save(step)
             emit("result", path=str(directory), metrics={}, stopped=True)
