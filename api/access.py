@@ -12,6 +12,7 @@ from api.service import Service
 from store import tables
 from store.checkpoints import RESULT, get_checkpoint
 from store.datasets import find_dataset
+from store.job_rows import JobRow, find_job_row
 from store.jobs import get_job
 from store.pipelines import PipelineState, get_pipeline
 
@@ -39,16 +40,19 @@ OWNED: Mapping[str, Owned] = {
 """What a path parameter of this name stands for, in every route."""
 
 
-def require_visible(service: Service, project: str | None, parameters: Mapping[str, Any]) -> None:
+def names_owned(parameters: Mapping[str, Any]) -> bool:
+    """Whether path parameters name a thing that belongs to a project."""
+    return any(name in parameters for name in OWNED)
+
+
+def require_visible(service: Service, project: str, parameters: Mapping[str, Any]) -> None:
     """Refuse path parameters that name a thing of another project, just as if there were no such thing.
 
     Args:
-        project: the only one whose things the client may see; None: those of all.
+        project: the only one whose things the client may see.
 
     Raises: ApiError (404).
     """
-    if project is None:
-        return
     for name, owned in OWNED.items():
         if name in parameters and not _belongs(service, owned, parameters[name], project):
             raise not_found(owned.what, parameters[name], owned.listed_at)
@@ -69,6 +73,14 @@ def require_job(session: Session, job_id: str) -> tables.Job:
     if job is None:
         raise not_found("job", job_id, "/jobs")
     return job
+
+
+def require_job_row(session: Session, job_id: str) -> JobRow:
+    """The job of this id, to be shown. Raises ApiError (404)."""
+    row = find_job_row(session, job_id) if _ID.fullmatch(job_id) else None
+    if row is None:
+        raise not_found("job", job_id, "/jobs")
+    return row
 
 
 def require_pipeline(session: Session, pipeline_id: str) -> PipelineState:

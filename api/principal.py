@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
 
-from api.access import require_visible
+from api.access import names_owned, require_visible
 from api.problems import ApiError
 from api.service import ServiceDep
 from store.jobs import DEFAULT_PROJECT
@@ -54,7 +55,7 @@ LOCAL = Principal(DEFAULT_PROJECT, frozenset(Scope), "local")
 """Everybody, on a server that wants no keys: it listens on loopback only."""
 
 
-def admit(request: Request, service: ServiceDep) -> None:
+async def admit(request: Request, service: ServiceDep) -> None:
     """Runs before every endpoint: whether the client may call it, and may know of what the path names.
 
     Raises: ApiError: 403 without the scope; 404 for what belongs to another project, as for what is unknown.
@@ -63,7 +64,8 @@ def admit(request: Request, service: ServiceDep) -> None:
     needed = scope_of(request.scope["route"], request.method)
     if not principal.may(needed):
         raise _missing_scope(request, principal, needed)
-    require_visible(service, principal.visible_project, request.path_params)
+    if principal.visible_project is not None and names_owned(request.path_params):
+        await run_in_threadpool(require_visible, service, principal.visible_project, request.path_params)
 
 
 def scope_of(route: Any, method: str) -> Scope:
@@ -89,4 +91,8 @@ def _principal(request: Request) -> Principal:
     return request.state.principal
 
 
-PrincipalDep = Annotated[Principal, Depends(_principal)]
+async def _of_request(request: Request) -> Principal:
+    return _principal(request)
+
+
+PrincipalDep = Annotated[Principal, Depends(_of_request)]

@@ -14,9 +14,11 @@ DEEP_QUERY = "x-regatta-deep-query"
 """In a route's `openapi_extra`: the parameters that are objects, with their members sent one by one."""
 
 
-def refuse_unknown_names(request: Request) -> None:
+async def refuse_unknown_names(request: Request) -> None:
     """Raises ApiError (422) when the query has a name that the called route does not take."""
     route = request.scope["route"]
+    if not request.query_params:
+        return
     known = _names(route.dependant)
     deep = (route.openapi_extra or {}).get(DEEP_QUERY, ())
     problems = [

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from uvicorn.config import LOGGING_CONFIG
 
 from api.app import create_app
+from api.protocol import BoundedHttp
 from store.logformat import configure_logging
 from store.settings import Settings, get_settings
 
@@ -22,6 +23,7 @@ class Server(uvicorn.Server):
             app,
             host=host,
             port=port,
+            http=BoundedHttp,
             access_log=False,
             log_config=None if log_format == "json" else LOGGING_CONFIG,
             server_header=False,

@@ -68,7 +68,7 @@ class Service:
         self.database.dispose()
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:
     return request.app.state.service
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, exists, or_, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, exists, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from store.checkpoints import RESULT
@@ -157,12 +157,30 @@ def input_states(session: Session, job_ids: Collection[str]) -> dict[str, list[I
     """How the inputs of jobs stand, by job; jobs without inputs are left out."""
     if not job_ids:
         return {}
+    found: dict[str, list[InputState]] = {}
+    for row in session.execute(_INPUT_STATES, {"job_ids": list(job_ids)}):
+        state = InputState(
+            argument=row.argument,
+            job_id=row.uses_job,
+            checkpoint=row.checkpoint,
+            dataset_id=row.uses_dataset,
+            status=row.status,
+            reason=row.reason or "",
+            message=row.message or "",
+            progress=row.progress or {},
+            key=row.dataset_key if row.uses_dataset else row.key,
+        )
+        found.setdefault(row.user, []).append(state)
+    return found
+
+
+def _input_states() -> Select[*tuple[Any, ...]]:
     used = aliased(Job)
     wanted = or_(
         and_(JobInput.checkpoint.is_(None), Checkpoint.is_result.is_(True)),
         Checkpoint.name == JobInput.checkpoint,
     )
-    query = (
+    return (
         select(
             JobInput.job_id.label("user"),
             JobInput.argument,
@@ -179,24 +197,12 @@ def input_states(session: Session, job_ids: Collection[str]) -> dict[str, list[I
         .outerjoin(used, used.id == JobInput.uses_job)
         .outerjoin(Checkpoint, and_(Checkpoint.job_id == JobInput.uses_job, wanted))
         .outerjoin(Dataset, Dataset.id == JobInput.uses_dataset)
-        .where(JobInput.job_id.in_(job_ids))
+        .where(JobInput.job_id.in_(bindparam("job_ids", expanding=True)))
         .order_by(JobInput.job_id, JobInput.argument)
     )
-    found: dict[str, list[InputState]] = {}
-    for row in session.execute(query):
-        state = InputState(
-            argument=row.argument,
-            job_id=row.uses_job,
-            checkpoint=row.checkpoint,
-            dataset_id=row.uses_dataset,
-            status=row.status,
-            reason=row.reason or "",
-            message=row.message or "",
-            progress=row.progress or {},
-            key=row.dataset_key if row.uses_dataset else row.key,
-        )
-        found.setdefault(row.user, []).append(state)
-    return found
+
+
+_INPUT_STATES = _input_states()
 
 
 def awaits_input() -> ColumnElement[bool]:

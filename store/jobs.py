@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import uuid_utils
-from sqlalchemy import ColumnElement, delete, exists, select, tuple_, update
-from sqlalchemy.orm import Session, defer, lazyload
+from sqlalchemy import delete, exists, select, update
+from sqlalchemy.orm import Session, defer
 
 from store.clock import database_now
 from store.errors import Conflict, NotFound
@@ -17,7 +17,8 @@ from store.inputs import (
     awaits_input,
     dependents,
 )
-from store.pages import Page, decode_cursor, encode_cursor
+from store.job_rows import LONG, MAX_PAGE, matching
+from store.pages import Page, encode_cursor
 from store.quotas import require_room
 from store.reasons import Reason
 from store.secrets import add_job_secrets
@@ -25,9 +26,7 @@ from store.states import TERMINAL, Status, lock_job, transition
 from store.tables import AttemptNode, Job, JobEvent, JobLabel, Pipeline
 from store.webhooks import NewWebhook, announce
 
-MAX_PAGE = 1000
 SHOWN_USERS = 10
-LONG = (Job.config_given, Job.config_resolved, Job.warnings, Job.estimate, Job.evidence)
 UNFINISHED = tuple(status for status in Status if status not in TERMINAL)
 DEFAULT_PROJECT = "default"
 """The project of everybody who shows no key."""
@@ -146,51 +145,12 @@ def existing_ids(session: Session, job_ids: Iterable[str]) -> set[str]:
     return found
 
 
-def list_jobs(
-    session: Session,
-    *,
-    limit: int,
-    project: str | None = None,
-    status: str | None = None,
-    task: str | None = None,
-    name: str | None = None,
-    labels: Mapping[str, str] | None = None,
-    cursor: str | None = None,
-    light: bool = False,
-) -> Page[Job]:
-    """Jobs that match all filters, newest first; without `project` those of all projects.
-
-    Args:
-        light: leave their configs and other long members unread.
-
-    Raises: InvalidCursor; ValueError for a limit outside 1..1000.
-    """
-    if not 1 <= limit <= MAX_PAGE:
-        raise ValueError(f"limit: got {limit}, expected 1 to {MAX_PAGE}")
-    query = select(Job).order_by(Job.created_at.desc(), Job.id.desc()).limit(limit + 1)
-    if light:
-        query = query.options(*(defer(column, raiseload=True) for column in LONG), lazyload(Job.webhook))
-    columns = (
-        (Job.project, project),
-        (Job.status, status),
-        (Job.task, task),
-        (Job.name, name),
-    )
-    for column, value in columns:
-        if value is not None:
-            query = query.where(column == value)
-    for key, value in (labels or {}).items():
-        query = query.where(_has_label(key, value))
-    if cursor is not None:
-        query = query.where(tuple_(Job.created_at, Job.id) < tuple_(*decode_cursor(cursor)))
-    jobs = list(session.execute(query).scalars())
+def list_jobs(session: Session, *, limit: int, **filters: Any) -> Page[Job]:
+    """Jobs that match all filters, newest first; filters and errors as for `list_job_rows`."""
+    jobs = list(session.execute(matching(select(Job), limit=limit, **filters)).scalars())
     more = len(jobs) > limit
     jobs = jobs[:limit]
     return Page(jobs, encode_cursor(jobs[-1].created_at, jobs[-1].id) if more else None)
-
-
-def _has_label(key: str, value: str) -> ColumnElement[bool]:
-    return exists().where(JobLabel.job_id == Job.id, JobLabel.key == key, JobLabel.value == value)
 
 
 def queued_jobs(session: Session, limit: int = MAX_PAGE) -> list[Job]:

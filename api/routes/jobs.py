@@ -6,10 +6,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from api.access import require_job
 from api.body import read_json_object
 from api.changes import cancel_job, change_job, delete_job
-from api.creation import checked, create_job
+from api.creation import Creation, checked, create_job
 from api.labels import LabelFilters
 from api.openapi import json_body
 from api.pagination import Cursor, PageLimit, valid_cursor
@@ -23,17 +22,15 @@ from api.schemas.jobs import (
     Job,
     JobPage,
     JobRequest,
-    JobSummary,
     JobSummaryPage,
     Preview,
     Validation,
 )
 from api.schemas.problems import ProblemItem, answers
 from api.schemas.reruns import ChangeRequest, CloneRequest, RetryRequest
-from api.service import ServiceDep
-from api.shown import show_now, shown
-from store.jobs import list_jobs
-from store.queue import places
+from api.service import Service, ServiceDep
+from api.shown import show_job, show_page
+from store.job_rows import list_job_rows
 from store.states import Status
 
 router = APIRouter(tags=["jobs"])
@@ -70,21 +67,29 @@ OptionalBody = Annotated[dict[str, Any], Depends(_optional_body)]
 @router.post(
     "/jobs",
     status_code=201,
+    response_model=Job,
     responses=REPLAYED | answers(409),
     openapi_extra=json_body(JobRequest),
 )
 async def submit(
-    response: Response,
     service: ServiceDep,
     principal: PrincipalDep,
     body: Body,
     idempotency_key: IdempotencyKey = None,
-) -> Job:
+) -> Response:
     """Create a job: it is checked as a whole, then stored as `queued`."""
     made = await service.check(partial(create_job, service, principal, body, idempotency_key))
-    response.status_code = 201 if made.created else 200
-    response.headers["Location"] = f"/jobs/{made.job.id}"
-    return await run_in_threadpool(show_now, service, made.job, made.webhook_secret)
+    return await run_in_threadpool(_created, service, made)
+
+
+def _created(service: Service, made: Creation) -> Response:
+    return show_job(
+        service,
+        made.job.id,
+        status_code=201 if made.created else 200,
+        webhook_secret=made.webhook_secret,
+        headers={"Location": f"/jobs/{made.job.id}"},
+    )
 
 
 @router.post("/jobs/validate", responses=answers(409), openapi_extra=json_body(JobRequest))
@@ -123,6 +128,10 @@ def list_all(
     status: Status | None = None,
     task: FilterText = None,
     name: FilterText = None,
+    text: Annotated[
+        str | None,
+        Query(max_length=200, pattern=PRINTABLE, description="Part of a name, or how an id begins"),
+    ] = None,
     limit: PageLimit = 50,
     cursor: Cursor = None,
     view: Annotated[
@@ -131,87 +140,77 @@ def list_all(
 ) -> Response:
     """Jobs that match all filters, newest first."""
     with service.database.reading() as session, valid_cursor():
-        page = list_jobs(
+        page = list_job_rows(
             session,
             project=principal.visible_project,
             status=status,
             task=task,
             name=name,
+            text=text,
             labels=labels,
             limit=limit,
             cursor=cursor,
-            light=view == "summary",
+            summary=view == "summary",
         )
-        place = places(session, page.items)
-        if view == "summary":
-            summaries = [JobSummary.of(row, place.get(row.id)) for row in page.items]
-            return _encoded(JobSummaryPage(items=summaries, next_cursor=page.next_cursor))
-        items = [Job.of(row, place.get(row.id)) for row in page.items]
-        return _encoded(JobPage(items=items, next_cursor=page.next_cursor))
+        return show_page(session, page, summary=view == "summary")
 
 
-def _encoded(document: JobPage | JobSummaryPage) -> Response:
-    """The document as it is: the framework would check all of it a second time."""
-    return Response(document.model_dump_json(by_alias=True), media_type="application/json")
-
-
-@router.get("/jobs/{job_id}", responses=answers(404))
-def show(service: ServiceDep, job_id: str) -> Job:
+@router.get("/jobs/{job_id}", response_model=Job, responses=answers(404))
+def show(service: ServiceDep, job_id: str) -> Response:
     """One job as it is now."""
-    with service.database.reading() as session:
-        return shown(session, require_job(session, job_id))
+    return show_job(service, job_id)
 
 
-@router.post("/jobs/{job_id}/cancel", responses=answers(404, 409))
-def cancel(service: ServiceDep, principal: PrincipalDep, job_id: str) -> Job:
+@router.post("/jobs/{job_id}/cancel", response_model=Job, responses=answers(404, 409))
+def cancel(service: ServiceDep, principal: PrincipalDep, job_id: str) -> Response:
     """Stop a job: at once while it waits, else it saves a checkpoint first (`stopping`). Safe to repeat."""
-    return show_now(service, cancel_job(service, principal, job_id))
+    return show_job(service, cancel_job(service, principal, job_id).id)
 
 
 @router.post(
     "/jobs/{job_id}/retry",
+    response_model=Job,
     responses=answers(404, 409),
     openapi_extra=json_body(RetryRequest, required=False),
 )
-async def retry(service: ServiceDep, principal: PrincipalDep, job_id: str, body: OptionalBody) -> Job:
+async def retry(service: ServiceDep, principal: PrincipalDep, job_id: str, body: OptionalBody) -> Response:
     """Queue a failed or cancelled job again, with changes where a body names some; it goes on from its last
     checkpoint unless it shall begin anew. Jobs that failed only because of it are queued again too.
     """
     row = await service.check(partial(retry_job, service, principal, job_id, body))
-    return await run_in_threadpool(show_now, service, row)
+    return await run_in_threadpool(show_job, service, row.id)
 
 
 @router.post(
     "/jobs/{job_id}/clone",
     status_code=201,
+    response_model=Job,
     responses=REPLAYED | answers(404, 409),
     openapi_extra=json_body(CloneRequest, required=False),
 )
 async def clone(
-    response: Response,
     service: ServiceDep,
     principal: PrincipalDep,
     job_id: str,
     body: OptionalBody,
     idempotency_key: IdempotencyKey = None,
-) -> Job:
+) -> Response:
     """Create a job with the request of another one, with changes where a body names some."""
     work = partial(clone_job, service, principal, job_id, body, idempotency_key)
     made = await service.check(work)
-    response.status_code = 201 if made.created else 200
-    response.headers["Location"] = f"/jobs/{made.job.id}"
-    return await run_in_threadpool(show_now, service, made.job, made.webhook_secret)
+    return await run_in_threadpool(_created, service, made)
 
 
 @router.patch(
     "/jobs/{job_id}",
+    response_model=Job,
     responses=answers(404, 409),
     openapi_extra=json_body(ChangeRequest),
 )
-async def change(service: ServiceDep, principal: PrincipalDep, job_id: str, body: Body) -> Job:
+async def change(service: ServiceDep, principal: PrincipalDep, job_id: str, body: Body) -> Response:
     """Change the labels or the name of a job, or its priority while it is queued."""
     row = await run_in_threadpool(change_job, service, principal, job_id, body)
-    return await run_in_threadpool(show_now, service, row)
+    return await run_in_threadpool(show_job, service, row.id)
 
 
 @router.delete("/jobs/{job_id}", status_code=204, responses=answers(404, 409))

@@ -5,13 +5,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from api.pagination import Page
-from api.schemas.common import Links, Time, rfc3339, rfc3339_or_none
+from api.schemas.common import Links, Time
 from api.schemas.estimates import Estimate
 from api.schemas.problems import ProblemItem
 from api.schemas.webhooks import JobWebhook, WebhookRequest
-from store import tables
-from store.queue import MOST_COUNTED, Place
-from store.reasons import REASONS, Fault, Reason
+from store.queue import MOST_COUNTED
+from store.reasons import Fault, Reason
 from store.secrets import MOST_SECRETS
 from store.states import Status
 from trainer.config import TASKS
@@ -36,7 +35,7 @@ class ResourcesRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    nodes: int = Field(1, ge=1, le=MOST_NODES, description="Hosts; this version runs a job on one")
+    nodes: int = Field(1, ge=1, le=MOST_NODES, description="Hosts, each with devices_per_node devices")
     devices_per_node: int | None = Field(
         None, ge=1, le=MOST_DEVICES, description="Devices on each host; default: what the config needs"
     )
@@ -98,9 +97,10 @@ class Progress(BaseModel):
     eta_s: float | None = Field(None, description="Seconds left at the present speed, while it runs")
 
     @classmethod
-    def of(cls, row: tables.Job) -> "Progress":
-        progress = cls(**row.progress)
-        return progress if row.status == Status.running else progress.model_copy(update={"eta_s": None})
+    def members_of(cls, row: Any) -> dict[str, Any]:
+        """The members for a job or a row of one."""
+        members = {name: row.progress.get(name) for name in cls.model_fields}
+        return members if row.status == Status.running else members | {"eta_s": None}
 
 
 class Placement(BaseModel):
@@ -108,6 +108,9 @@ class Placement(BaseModel):
 
     host: str
     devices: list[int]
+    ranks: list[int] = Field(
+        default_factory=list, description="Numbers of its trainer processes among those of all hosts"
+    )
 
 
 class Evidence(BaseModel):
@@ -137,10 +140,6 @@ class QueuePlace(BaseModel):
         "other jobs"
     )
     why: str = Field(description="What it waits for")
-
-    @classmethod
-    def of(cls, row: tables.Job, place: Place) -> "QueuePlace":
-        return cls(position=place.position, ahead=place.ahead, why=place.waits_for or row.message or NOT_SEEN)
 
 
 class JobSummary(BaseModel):
@@ -177,11 +176,6 @@ class JobSummary(BaseModel):
     finished_at: Time | None
     links: Links
 
-    @classmethod
-    def of(cls, row: tables.Job, place: Place | None) -> "JobSummary":
-        """The job as a client sees it; `place`: where it stands in the queue."""
-        return cls(**_members(row, place))
-
 
 class Job(JobSummary):
     """A job. `status` says where it stands, `reason` and `message` why."""
@@ -192,65 +186,6 @@ class Job(JobSummary):
     estimate: Estimate | None = Field(description="What it was reckoned to take when it was made")
     warnings: list[ProblemItem]
     webhook: JobWebhook | None
-
-    @classmethod
-    def of(cls, row: tables.Job, place: Place | None, webhook_secret: str | None = None) -> "Job":
-        """The job as a client sees it.
-
-        Args:
-            place: where it stands in the queue.
-            webhook_secret: what was made for it just now.
-        """
-        return cls(
-            **_members(row, place),
-            evidence=None if row.evidence is None else Evidence.model_validate(row.evidence),
-            config=row.config_given,
-            resolved_config=row.config_resolved,
-            estimate=None if row.estimate is None else Estimate.model_validate(row.estimate),
-            warnings=[ProblemItem(**warning) for warning in row.warnings],
-            webhook=None if row.webhook is None else JobWebhook.of(row.webhook, webhook_secret),
-        )
-
-
-def _members(row: tables.Job, place: Place | None) -> dict[str, Any]:
-    """What every form of a job shows."""
-    reason = Reason(row.reason)
-    return {
-        "id": row.id,
-        "project": row.project,
-        "submitted_by": row.submitted_by,
-        "name": row.name,
-        "task": row.task,
-        "status": Status(row.status),
-        "reason": reason,
-        "message": (place.waits_for if place else "") or row.message,
-        "fault": REASONS[reason].fault,
-        "retry_helps": REASONS[reason].retry_helps,
-        "queue": None if place is None else QueuePlace.of(row, place),
-        "not_before": rfc3339_or_none(row.not_before if row.status == Status.queued else None),
-        "pipeline_id": row.pipeline_id,
-        "pipeline_step": row.pipeline_step,
-        "attempt": row.attempt,
-        "priority": row.priority,
-        "max_retries": row.max_retries,
-        "timeout_s": row.timeout_s,
-        "labels": row.labels,
-        "resources": Resources(nodes=row.nodes, devices_per_node=row.devices_per_node, device=row.device),
-        "placement": None if row.placement is None else [Placement(**node) for node in row.placement],
-        "progress": Progress.of(row),
-        "created_at": rfc3339(row.created_at),
-        "updated_at": rfc3339(row.updated_at),
-        "queued_at": rfc3339(row.queued_at),
-        "started_at": rfc3339_or_none(row.started_at),
-        "finished_at": rfc3339_or_none(row.finished_at),
-        "links": _links(row.id),
-    }
-
-
-def _links(job_id: str) -> dict[str, str]:
-    own = f"/jobs/{job_id}"
-    below = ("events", "logs", "metrics", "checkpoints", "result", "webhook", "cancel", "retry", "clone")
-    return {"self": own} | {name: f"{own}/{name}" for name in below}
 
 
 class JobPage(Page[Job]):

@@ -56,7 +56,7 @@ class PipelineJob(BaseModel):
             reason=row.reason,
             message=waits_for or row.message,
             needs=list(needs),
-            progress=Progress.of(row),
+            progress=Progress(**Progress.members_of(row)),
             started_at=rfc3339_or_none(row.started_at),
             finished_at=rfc3339_or_none(row.finished_at),
             links={"self": f"/jobs/{row.id}"},

@@ -50,10 +50,21 @@ class JobWebhook(BaseModel):
     )
 
     @classmethod
-    def of(cls, row: tables.Webhook, secret: str | None = None) -> "JobWebhook":
-        disabled_at = rfc3339_or_none(row.disabled_at)
+    def of(cls, row: tables.Webhook) -> "JobWebhook":
+        return cls.shown(row.url, row.events, row.disabled_at)
+
+    @classmethod
+    def shown(
+        cls, url: str, events: list[str], disabled_at: float | None, secret: str | None = None
+    ) -> "JobWebhook":
+        """Args: `secret`: what was made for it just now."""
         return cls.model_validate(
-            {"url": masked(row.url), "events": row.events, "disabled_at": disabled_at, "secret": secret}
+            {
+                "url": masked(url),
+                "events": events,
+                "disabled_at": rfc3339_or_none(disabled_at),
+                "secret": secret,
+            }
         )
 
 
