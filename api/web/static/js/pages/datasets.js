@@ -1,5 +1,8 @@
-import { fill, h } from "../dom.js";
+// Data sets: all of them, or one.
 
-export function show(root) {
-  fill(root, h("h1", {}, "datasets"));
+import { showList } from "../datasets/list.js";
+import { showOne } from "../datasets/one.js";
+
+export function show(root, params) {
+  return params.id ? showOne(root, params) : showList(root, params);
 }
