@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: install chromium demo test test-browser bench-browser test-chaos test-fuzz test-parallel test-oracle screenshots lint format serve bench
+.PHONY: install chromium demo test test-browser bench-browser test-chaos chaos test-fuzz test-parallel test-oracle screenshots lint format serve bench
 
 install: $(STAMP)
 
@@ -23,11 +23,9 @@ demo: install
 	rm -rf build/demo-model
 	$(BIN)/regatta demo --model-dir build/demo-model
 
-# Two tests at a time, but for those that kill processes or hold them to short leases.
-ALONE := tests/chaos tests/worker
+# Two files at a time.
 test: install chromium
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile $(addprefix --ignore=,$(ALONE))
-	$(BIN)/pytest $(ALONE)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
 test-browser: install chromium
 	$(BIN)/pytest tests/browser
@@ -42,6 +40,11 @@ screenshots: install chromium
 
 test-chaos: install
 	$(BIN)/pytest -m chaos
+
+# Jobs of all tasks on several hosts while every few seconds something is killed, frozen or cut off; `SEED=7` repeats a
+# run, `CHAOS="--minutes 3 --real"` changes it (`.venv/bin/python -m tests.chaos.run --help`).
+chaos: install
+	$(BIN)/python -m tests.chaos.run $(if $(SEED),--seed $(SEED)) $(CHAOS)
 
 # Many random calls of every operation, on both databases: a quarter of an hour.
 test-fuzz: install

@@ -2,7 +2,8 @@
 
 import contextlib
 import json
-import signal
+import threading
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -87,44 +88,40 @@ def test_a_killed_trainer_resumes_by_itself_to_the_same_bits(
     assert log_lines(service, job["id"]) == raw_log(service, job["id"])
 
 
-@pytest.mark.parametrize("victim", ["worker", "api", "valkey", "scheduler"])
-def test_a_killed_part_of_the_service_disturbs_no_job(
-    service: Service, model: Path, data: Path, undisturbed: dict[str, str], victim: str
+def test_killed_parts_of_the_service_disturb_no_job_and_no_follower(
+    service: Service, model: Path, data: Path, undisturbed: dict[str, str]
 ) -> None:
     job = service.submit(config(model, data))
-    service.wait_for(job["id"], reached(STEPS // 3))
-    pid = service.child_pid(victim)
-    psutil.Process(pid).send_signal(signal.SIGKILL)
-
-    def restarted() -> bool:
-        with contextlib.suppress(OSError, ValueError):
-            return service.child_pid(victim) != pid
-        return False
-
-    wait_until(restarted, 60, lambda: f"{victim} was not started again")
+    seen: list[str] = []
+    follower = threading.Thread(target=read_log_to_its_end, args=(service, job["id"], seen), daemon=True)
+    follower.start()
+    victims = {victim: service.child_pid(victim) for victim in ("worker", "valkey", "scheduler", "api")}
+    for number, (victim, pid) in enumerate(victims.items(), start=1):
+        running = service.wait_for(job["id"], reached(number * STEPS // 8))
+        assert running["status"] == "running", f"too late to kill {victim}"
+        psutil.Process(pid).kill()
+    for victim, pid in victims.items():
+        wait_until(partial(is_replaced, service, victim, pid), 60, f"{victim} was not started again".__str__)
     done = service.wait(job["id"])
     assert done["attempt"] == 1
     assert weights(service, job["id"]) == undisturbed
     assert steps(service, job["id"]) == list(range(1, STEPS + 1))
     assert log_lines(service, job["id"]) == raw_log(service, job["id"])
+    follower.join(60)
+    assert seen == raw_log(service, job["id"])
     follow_up = service.submit(config(model, data, max_steps=2))
     service.wait(follow_up["id"])
 
 
-def test_followers_see_every_line_once_though_the_api_is_killed(
-    service: Service, model: Path, data: Path
-) -> None:
-    job = service.submit(config(model, data))
-    service.wait_for(job["id"], reached(5))
-    seen: list[str] = []
-    killed = False
+def read_log_to_its_end(service: Service, job_id: str, seen: list[str]) -> None:
     with Client(str(service.client.base_url)) as client:
-        for event in follow(client, f"/jobs/{job['id']}/logs"):
+        for event in follow(client, f"/jobs/{job_id}/logs"):
             if event.type == "log":
                 seen.append(json.loads(event.data)["line"])
-            if len(seen) > 20 and not killed:
-                killed = True
-                psutil.Process(service.child_pid("api")).send_signal(signal.SIGKILL)
-    assert killed
-    service.wait(job["id"])
-    assert seen == raw_log(service, job["id"])
+
+
+def is_replaced(service: Service, name: str, pid: int) -> bool:
+    """Whether another process has taken the killed one's place."""
+    with contextlib.suppress(OSError, ValueError):
+        return service.child_pid(name) != pid
+    return False
