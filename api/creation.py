@@ -50,7 +50,7 @@ def checked(
 class Creation:
     """The job of a request, whether this call has made it, and the secret that was made for its webhook."""
 
-    job: tables.Job
+    job_id: str
     created: bool
     webhook_secret: str | None = None
 
@@ -78,17 +78,17 @@ def create_job(
     try:
         known = _known(service, principal.project, key, canonical)
         if known is not None:
-            return Creation(known, created=False)
+            return Creation(known.id, created=False)
         submission = checked(service, principal, translate(body))
         webhook = prepare(service.settings, submission.request.webhook)
-        job, created = _store(service, new_job(principal, submission, webhook), key, canonical)
+        job_id, created = _store(service, new_job(principal, submission, webhook), key, canonical)
     except IdempotencyConflict as error:
         raise ApiError("idempotency-conflict", f"{error}.") from error
     except InputGone as error:
         raise invalid([gone(error)]) from error
     if created:
         wake.wake(service.settings.broker_url, wake.SCHEDULER)
-    return Creation(job, created, webhook.made_secret if webhook and created else None)
+    return Creation(job_id, created, webhook.made_secret if webhook and created else None)
 
 
 def _known(service: Service, project: str, key: str | None, canonical: bytes) -> tables.Job | None:
@@ -98,11 +98,12 @@ def _known(service: Service, project: str, key: str | None, canonical: bytes) ->
         return idempotency.find_replay(session, project, key, canonical)
 
 
-def _store(service: Service, new: jobs.NewJob, key: str | None, canonical: bytes) -> tuple[tables.Job, bool]:
+def _store(service: Service, new: jobs.NewJob, key: str | None, canonical: bytes) -> tuple[str, bool]:
     with service.database.transaction() as session:
         if key is None:
-            return jobs.create_job(session, new), True
-        return idempotency.create_or_replay(session, key, canonical, new)
+            return jobs.add_job(session, new), True
+        job, created = idempotency.create_or_replay(session, key, canonical, new)
+        return job.id, created
 
 
 def gone(error: InputGone) -> Problem:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import uuid_utils
-from sqlalchemy import delete, exists, select, update
+from sqlalchemy import delete, exists, insert, select, update
 from sqlalchemy.orm import Session, defer
 
 from store.clock import database_now
@@ -23,11 +23,14 @@ from store.quotas import require_room
 from store.reasons import Reason
 from store.secrets import add_job_secrets
 from store.states import TERMINAL, Status, lock_job, transition
-from store.tables import AttemptNode, Job, JobEvent, JobLabel, Pipeline
+from store.tables import AttemptNode, Base, Job, Pipeline
 from store.webhooks import NewWebhook, announce
 
 SHOWN_USERS = 10
 UNFINISHED = tuple(status for status in Status if status not in TERMINAL)
+_JOBS, _LABELS, _EVENTS = (Base.metadata.tables[name] for name in ("jobs", "job_labels", "job_events"))
+_INSERT_JOB, _INSERT_LABEL = insert(_JOBS), insert(_LABELS)
+_INSERT_EVENT = insert(_EVENTS).returning(_EVENTS.c.id)
 DEFAULT_PROJECT = "default"
 """The project of everybody who shows no key."""
 
@@ -62,65 +65,72 @@ class NewJob:
 
 
 def create_job(session: Session, new: NewJob, *, job_id: str | None = None) -> Job:
-    """Store a new job, `queued` at attempt 1.
+    """Store a new job, and read it. Raises: as `add_job`."""
+    return existing_job(session, add_job(session, new, job_id=job_id))
+
+
+def add_job(session: Session, new: NewJob, *, job_id: str | None = None) -> str:
+    """Store a new job, `queued` at attempt 1; its id.
 
     Raises: InputGone when it refers to what is not there; QuotaExceeded when its project has too many in the
     queue.
     """
     require_room(session, new.project)
     now = database_now(session)
-    job = Job(
-        id=job_id or new_job_id(),
-        project=new.project,
-        submitted_by=new.submitted_by,
-        name=new.name,
-        pipeline_id=new.pipeline_id,
-        pipeline_step=new.pipeline_step,
-        task=new.task,
-        status=Status.queued,
-        reason=Reason.submitted,
-        message="",
-        attempt=1,
-        priority=new.priority,
-        nodes=new.nodes,
-        devices_per_node=new.devices_per_node,
-        device=new.device,
-        max_retries=new.max_retries,
-        retries=0,
-        infrastructure_faults=0,
-        timeout_s=new.timeout_s,
-        config_given=dict(new.config_given),
-        config_resolved=dict(new.config_resolved),
-        warnings=[dict(warning) for warning in new.warnings],
-        estimate=None if new.estimate is None else dict(new.estimate),
-        progress={},
-        created_at=now,
-        updated_at=now,
-        queued_at=now,
-        label_rows=[JobLabel(key=key, value=value) for key, value in sorted(new.labels.items())],
-        webhook=None if new.webhook is None else new.webhook.row(),
-    )
-    session.add(job)
-    session.flush()
+    columns: dict[str, Any] = {
+        "id": job_id or new_job_id(),
+        "project": new.project,
+        "submitted_by": new.submitted_by,
+        "name": new.name,
+        "pipeline_id": new.pipeline_id,
+        "pipeline_step": new.pipeline_step,
+        "task": new.task,
+        "status": Status.queued,
+        "reason": Reason.submitted,
+        "priority": new.priority,
+        "nodes": new.nodes,
+        "devices_per_node": new.devices_per_node,
+        "device": new.device,
+        "max_retries": new.max_retries,
+        "timeout_s": new.timeout_s,
+        "config_given": dict(new.config_given),
+        "config_resolved": dict(new.config_resolved),
+        "warnings": [dict(warning) for warning in new.warnings],
+        "estimate": None if new.estimate is None else dict(new.estimate),
+        "created_at": now,
+        "updated_at": now,
+        "queued_at": now,
+    }
+    # statements instead of objects: a session takes longer to find out what to write than to write it
+    session.execute(_INSERT_JOB, columns)
+    event = {
+        "project": new.project,
+        "job_id": columns["id"],
+        "actor": new.submitted_by,
+        "time": now,
+        "type": "status",
+        "attempt": 1,
+        "to_status": Status.queued,
+        "reason": Reason.submitted,
+    }
+    event_id = session.execute(_INSERT_EVENT, event).scalar_one()
+    _add_parts(session, columns["id"], event_id, new)
+    return columns["id"]
+
+
+def _add_parts(session: Session, job_id: str, event_id: int, new: NewJob) -> None:
+    """What lies in other tables."""
+    if new.labels:
+        rows = [{"job_id": job_id, "key": key, "value": value} for key, value in new.labels.items()]
+        session.execute(_INSERT_LABEL, rows)
     if new.inputs:
-        add_inputs(session, job.id, job.project, new.inputs)
-    add_job_secrets(session, job.id, job.project, new.secrets)
-    event = JobEvent(
-        project=job.project,
-        job_id=job.id,
-        actor=new.submitted_by,
-        time=now,
-        type="status",
-        attempt=1,
-        to_status=Status.queued,
-        reason=Reason.submitted,
-        data={},
-    )
-    session.add(event)
-    session.flush()
+        add_inputs(session, job_id, new.project, new.inputs)
+    if new.secrets:
+        add_job_secrets(session, job_id, new.project, new.secrets)
     if new.webhook is not None:
-        announce(session, job.id, event.id)
-    return job
+        session.add(new.webhook.row(job_id))
+        session.flush()
+        announce(session, job_id, event_id)
 
 
 def new_job_id() -> str:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, defer
 
 from store.clock import database_now
 from store.errors import NotFound
-from store.jobs import NewJob, create_job, delete_job, request_cancel
+from store.jobs import NewJob, add_job, delete_job, request_cancel
 from store.pages import Page, decode_cursor, encode_cursor
 from store.states import TERMINAL, Status
 from store.tables import Job, JobInput, Pipeline
@@ -75,7 +75,7 @@ def create_pipeline(
     session.add(Pipeline(id=pipeline_id, project=project, name=name, created_by=created_by, created_at=now))
     session.flush()
     for job_id, new in jobs:
-        create_job(session, new, job_id=job_id)
+        add_job(session, new, job_id=job_id)
 
 
 def get_pipeline(session: Session, pipeline_id: str) -> PipelineState | None:

@@ -32,7 +32,7 @@ from store import tables
 from store.checkpoints import list_checkpoints
 from store.clock import database_now
 from store.hosts import list_hosts
-from store.jobs import get_job, list_jobs
+from store.jobs import existing_job, get_job, list_jobs
 from store.metrics import TRAIN
 from store.pages import encode_cursor
 from store.states import Status
@@ -96,6 +96,12 @@ def require_job(service: Service, job_id: str) -> tables.Job:
     if row is None or row.labels.get(MARK) != MARKED:
         raise not_found("fine-tuning job", job_id, LISTED_AT)
     return row
+
+
+def show_new(service: Service, job_id: str) -> FineTuningJob:
+    """A job that was made just now. Raises: NotFound when it is gone already."""
+    with service.database.reading() as session:
+        return documents.fine_tuning_job(session, existing_job(session, job_id), database_now(session))
 
 
 def show(service: Service, row: tables.Job) -> FineTuningJob:

@@ -85,10 +85,10 @@ async def submit(
 def _created(service: Service, made: Creation) -> Response:
     return show_job(
         service,
-        made.job.id,
+        made.job_id,
         status_code=201 if made.created else 200,
         webhook_secret=made.webhook_secret,
-        headers={"Location": f"/jobs/{made.job.id}"},
+        headers={"Location": f"/jobs/{made.job_id}"},
     )
 
 

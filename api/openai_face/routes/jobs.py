@@ -4,6 +4,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
+from fastapi.concurrency import run_in_threadpool
 
 from api.body import read_json_object
 from api.changes import cancel_job
@@ -35,7 +36,7 @@ async def create(
 ) -> FineTuningJob:
     """Create a job: it is checked as a whole, then queued."""
     made = await service.check(partial(jobs.create, service, principal, body, idempotency_key))
-    return jobs.show(service, made.job)
+    return await run_in_threadpool(jobs.show_new, service, made.job_id)
 
 
 @router.get("", openapi_extra={DEEP_QUERY: ["metadata"]})
