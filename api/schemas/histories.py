@@ -75,6 +75,8 @@ class Metric(BaseModel):
 class MetricPage(Page[Metric]):
     """Metrics, oldest first."""
 
+    thinned: bool = Field(False, description="Whether `points` left some out")
+
 
 class LogLine(BaseModel):
     """One line that a rank of the trainer wrote."""

@@ -47,6 +47,40 @@ def test_metrics_can_be_read_from_a_position_on(client: httpx.Client, job: Job) 
     assert rest["next_cursor"] is None
 
 
+def test_many_metrics_are_thinned_to_what_stands_out(client: httpx.Client, job: Job) -> None:
+    job.start()
+    job.say(
+        *({"t": n, "type": "metric", "step": n, "loss": 9.0 if n == 777 else 1 / n} for n in range(1, 1001))
+    )
+    page = client.get(f"{job.path}/metrics", params={"kind": "train", "points": 100}).json()
+    losses = {item["step"]: item["values"]["loss"] for item in page["items"]}
+    assert page["thinned"]
+    assert page["next_cursor"] is None
+    assert 50 < len(losses) <= 102
+    assert losses[1] == 1
+    assert losses[777] == 9
+    assert losses[1000] == 0.001
+    after = page["items"][-1]["id"]
+    assert client.get(f"{job.path}/metrics", params={"after": after}).json()["items"] == []
+    whole = client.get(f"{job.path}/metrics", params={"kind": "train", "points": 1000}).json()
+    assert (len(whole["items"]), whole["thinned"]) == (1000, False)
+
+
+@pytest.mark.parametrize(
+    ("query", "place"),
+    [
+        ({"points": 100}, "kind"),
+        ({"points": 100, "kind": "train", "after": 3}, "points"),
+        ({"points": 100, "kind": "train", "follow": "true"}, "points"),
+        ({"points": 9, "kind": "train"}, "points"),
+    ],
+)
+def test_thinned_metrics_are_of_one_kind_and_whole(
+    client: httpx.Client, job: Job, query: dict[str, Any], place: str
+) -> None:
+    assert places(client.get(f"{job.path}/metrics", params=query)) == [("query", place)]
+
+
 def test_metrics_of_one_kind(client: httpx.Client, job: Job) -> None:
     job.start()
     job.step(1, 2)

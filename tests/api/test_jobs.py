@@ -50,6 +50,19 @@ def test_filters_all_have_to_match(client: httpx.Client, submit: Submit) -> None
     assert names(client, task="dpo") == []
 
 
+def test_a_text_is_looked_for_in_names_and_at_the_start_of_ids(client: httpx.Client, submit: Submit) -> None:
+    job_id = submit(name="Harbour 100%")["id"]
+    submit(name="100 boats")
+    assert (
+        names(client, text="harb")
+        == names(client, text="0%")
+        == names(client, text=job_id)
+        == ["Harbour 100%"]
+    )
+    assert names(client, text="100") == ["100 boats", "Harbour 100%"]
+    assert names(client, text="_") == []
+
+
 @pytest.mark.parametrize(
     ("query", "place"),
     [
