@@ -14,7 +14,7 @@ from rich.console import Console
 from sqlalchemy.exc import SQLAlchemyError
 
 from cli.database import migrate_database
-from cli.runners import stop_runners
+from cli.runners import stop_jobs_of
 from cli.supervisor import Child, ChildSpec, write_atomically
 from store.broker import Broker, BrokerError, ensure_broker
 from store.database import Database
@@ -25,7 +25,6 @@ from worker.strays import live_runners
 CHECK_BROKER_EVERY_S = 0.5
 DEATHS_THAT_MEAN_BROKEN = 3
 STOP_TIMEOUT_S = 15.0
-PUBLISH_TIMEOUT_S = 120.0  # after its trainer has stopped, a runner still publishes the last checkpoint
 
 
 class LocalService:
@@ -105,7 +104,7 @@ class LocalService:
             self._say(
                 f"stopping {len(runners)} running job(s) with a checkpoint; Ctrl-C again does not wait for it"
             )
-            stop_runners(runners, self.settings.stop_grace_s + PUBLISH_TIMEOUT_S, hurry)
+            stop_jobs_of(self.settings, hurry)
             if hurry():
                 self._say("not waiting: such a job goes on from its last checkpoint after the next start")
 

@@ -6,9 +6,16 @@ from collections.abc import Callable, Sequence
 
 import psutil
 
-from worker.strays import Runner
+from store.settings import Settings
+from worker.strays import Runner, live_runners
 
 POLL_S = 0.1
+PUBLISH_TIMEOUT_S = 120.0  # after its trainer has stopped, a runner still publishes the last checkpoint
+
+
+def stop_jobs_of(settings: Settings, hurry: Callable[[], bool] = lambda: False) -> None:
+    """Stop what runs in the work directory with a checkpoint; see `stop_runners`."""
+    stop_runners(live_runners(settings.work_dir), settings.stop_grace_s + PUBLISH_TIMEOUT_S, hurry)
 
 
 def stop_runners(runners: Sequence[Runner], timeout_s: float, hurry: Callable[[], bool]) -> None:

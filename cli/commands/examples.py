@@ -26,7 +26,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "update": ("regatta update $job --priority 10 --label team=search --remove-label old",),
     "models": ("regatta models",),
     "presets list": ("regatta presets list",),
-    "presets show": ("regatta presets show gemma/lora > lora.json",),
+    "presets show": ("regatta presets show bloom/lora > lora.json",),
     "events": ("regatta events --type key_revoked --since 2026-05-01T00:00:00Z", "regatta events -f"),
     "pipelines submit": ("regatta pipelines submit pipeline.json --follow",),
     "pipelines list": ("regatta pipelines list",),

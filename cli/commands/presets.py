@@ -30,7 +30,7 @@ def list_all(as_json: AsJson = False) -> None:
 
 @presets.command("show")
 def show(
-    preset: Annotated[str, typer.Argument(metavar="FAMILY/NAME", help="Which one, for example gemma/lora.")],
+    preset: Annotated[str, typer.Argument(metavar="FAMILY/NAME", help="Which one, for example bloom/lora.")],
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the server's JSON, with task, devices and problems.")
     ] = False,

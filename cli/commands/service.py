@@ -103,9 +103,18 @@ def scheduler() -> None:
     run_scheduler(settings)
 
 
-def worker() -> None:
+def worker(
+    stop_jobs: Annotated[
+        bool,
+        typer.Option(
+            "--stop-jobs",
+            help="At the end stop its jobs, too, with a checkpoint: for a container, which takes them along.",
+        ),
+    ] = False,
+) -> None:
     """Run the worker of this host alone: it starts and watches trainers."""
     from cli.database import check_database
+    from cli.runners import stop_jobs_of
     from cli.settings import check_devices, read_settings
     from worker.main import run_worker
 
@@ -113,3 +122,5 @@ def worker() -> None:
     check_devices(settings)
     check_database(settings.database_url)
     run_worker(settings)
+    if stop_jobs:
+        stop_jobs_of(settings)

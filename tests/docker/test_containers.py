@@ -1,6 +1,8 @@
 """The container files name settings, commands, stages and folders that exist."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -47,13 +49,13 @@ def test_settings_read_what_the_example_says(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("service", OF_THE_PROJECT)
 def test_services_run_commands_of_regatta(compose: dict[str, Any], service: str) -> None:
-    (command,) = compose["services"][service]["command"]
+    command, *_ = compose["services"][service]["command"]
     assert command == service
     assert command in COMMANDS
 
 
 def test_images_run_commands_of_regatta() -> None:
-    started = set(re.findall(r'^CMD \["(\w+)"\]$', DOCKERFILE, re.MULTILINE))
+    started = set(re.findall(r'^CMD \["(\w+)"(?:, "--stop-jobs")?\]$', DOCKERFILE, re.MULTILINE))
     assert started == {"api", "worker"}
     assert started <= COMMANDS
 
@@ -90,6 +92,14 @@ def test_what_is_copied_exists_and_is_sent_to_the_builder() -> None:
         for source in words.split()[:-1]:
             assert (REPOSITORY / source).exists(), source
             assert f"!{source}" in sent
+
+
+def test_hadolint_finds_nothing_wrong() -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run(
+        [hadolint, DOCKER / "Dockerfile"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_every_package_of_the_project_is_copied() -> None:
