@@ -18,6 +18,7 @@ const ROUTES = [
   { pattern: /^\/compare$/, title: "Compare jobs", nav: "#/jobs", load: () => import("./pages/compare.js") },
 ];
 const HOME = "#/jobs";
+const SLOW_MS = 300;
 
 /** The address of a page: `link("/compare", {ids: "1,2"})`; null and "" are left out. */
 export function link(page, query = {}) {
@@ -68,14 +69,20 @@ export function startRouter(root, nav) {
     mark(nav, route?.nav);
     const stage = h("div", { class: "page" });
     fill(root, stage);
+    const waiting = setTimeout(() => {
+      if (!stage.hasChildNodes()) fill(stage, h("p", { class: "empty" }, "Loading…"));
+    }, SLOW_MS);
+    signal.addEventListener("abort", () => clearTimeout(waiting));
     try {
       if (!route) throw new Error(`There is no page ${page}.`);
       const module = await route.load();
       if (signal.aborted) return;
       const ended = await module.show(stage, { ...route.params, query: new URLSearchParams(query), signal });
+      clearTimeout(waiting);
       if (signal.aborted) ended?.();
       else cleanup = ended;
     } catch (error) {
+      clearTimeout(waiting);
       if (!isAbort(error) && !signal.aborted) fill(stage, h("h1", {}, "This page cannot be shown"), problemBox(error));
     }
     if (!first && !signal.aborted) takeFocus(stage);

@@ -26,7 +26,7 @@ export function jobActions(parent, current, refresh) {
   };
   const retry = button("Retry…", retryDialog, "primary");
   const cancel = button("Cancel…", cancelDialog);
-  button("Clone…", cloneDialog);
+  button("Clone…", openClone);
   button("Edit…", editDialog);
   const forget = button("Delete…", deleteDialog, "danger");
 
@@ -66,16 +66,9 @@ function retryDialog(job) {
   });
 }
 
-async function cloneDialog(job) {
-  const name = h("input", { id: "clone-name", value: job.name ?? "", maxlength: 200 });
-  const changes = changesField("clone-config");
-  const made = await openDialog({
-    title: `Clone ${titleOf(job)}`,
-    body: [h("div", { class: "field" }, h("label", { for: "clone-name" }, "Name"), name), changes.field],
-    confirm: "Create job",
-    action: () => post(path`/jobs/${job.id}/clone`, { ...changes.value(), name: name.value.trim() || null }),
-  });
-  if (made) go(`/jobs/${encodeURIComponent(made.id)}`);
+/** A new job's page, filled with what this one was asked for. */
+function openClone(job) {
+  go("/new", { clone: job.id });
   return false;
 }
 

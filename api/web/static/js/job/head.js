@@ -11,6 +11,7 @@ import { link } from "../router.js";
  */
 export function jobHead(reasons) {
   const title = h("h1", { class: "break" });
+  const id = h("span", { class: "mono break" });
   const status = h("span", { class: "status" });
   const bar = h("progress", { class: "progress", max: 1, "aria-label": "Progress" });
   const far = h("span", { class: "number" });
@@ -22,13 +23,14 @@ export function jobHead(reasons) {
   let shown = "";
 
   const element = h("div", { class: "job-head" },
-    h("nav", { "aria-label": "Where this is", class: "hint" }, h("a", { href: "#/jobs" }, "Jobs"), " / ", h("span", {}, "this job")),
+    h("nav", { "aria-label": "Where this is", class: "hint" }, h("a", { href: "#/jobs" }, "Jobs"), " / ", id),
     h("div", { class: "head" }, title, actions),
     h("section", { class: "card state", "aria-label": "State" },
       h("div", { class: "row" }, status, far), bar, message, why, facts, labels));
 
   function show(job) {
     setText(title, titleOf(job));
+    setText(id, job.id);
     setText(status, job.status);
     setOrRemove(status, "data-status", job.status);
     showProgress(job);
@@ -91,7 +93,6 @@ function showFacts(list, job) {
   const { resources, placement } = job;
   const rows = [
     ["Task", job.task],
-    ["Id", job.id],
     ["Devices", `${resources.nodes > 1 ? `${resources.nodes} hosts × ` : ""}${resources.devices_per_node} ${resources.device}`],
     ["Runs on", (placement ?? []).map(({ host, devices }) => `${host} [${devices.join(", ")}]`).join(", ") || "–"],
     ["Attempt", String(job.attempt) + (job.max_retries ? ` of at most ${job.max_retries + 1} at its own charge` : "")],
@@ -101,7 +102,7 @@ function showFacts(list, job) {
     ["Epoch", job.progress.epoch === null ? "–" : `${number(job.progress.epoch)} of ${number(job.progress.total_epochs)}`],
     ["Created", `${moment(job.created_at)} by ${job.submitted_by}`],
     ["Started", moment(job.started_at)],
-    [isOver(job.status) ? "Took" : "Runs for", duration(between(job.started_at, job.finished_at))],
+    [isOver(job.status) ? "Last attempt took" : "Runs for", duration(between(job.started_at, job.finished_at))],
   ];
   if (list.children.length !== rows.length) {
     fill(list, rows.map(([name]) => h("div", {}, h("dt", {}, name), h("dd", {}))));
