@@ -51,10 +51,10 @@ def plan_devices(
     """
     request = request or ResourcesRequest.model_validate({})
     hosts = offers()
-    each = request.devices_per_node or max(config.world_size() // request.nodes, 1)
+    each = request.devices_per_node or max(-(-config.world_size() // request.nodes), 1)
     named = _device_of(reading)
     device = request.device or named or _default_device(hosts)
-    found = (_several_hosts(request.nodes) or _misfit(each, config), _too_many(each))
+    found = (_misfit(request.nodes, each, config), _too_many(each))
     problems = [problem for problem in found if problem]
     if request.device and named and request.device != named:
         msg = f"got {request.device!r}, but the config's device is {named!r}"
@@ -64,18 +64,15 @@ def plan_devices(
     return DevicePlan(resources, tuple(problems), (warning,) if warning else ())
 
 
-def _several_hosts(nodes: int) -> Problem | None:
-    if nodes == 1:
+def _misfit(nodes: int, each: int, config: TaskConfig) -> Problem | None:
+    """The problem of another number of devices, on all hosts, than the config can use."""
+    problem = misfit(config, nodes * each)
+    if problem is None:
         return None
-    msg = f"got {nodes}, expected 1: a job of this version runs on one host"
-    hint = "Ask for more devices_per_node, or start regatta train --nnodes on the hosts yourself."
-    return Problem((*RESOURCES, "nodes"), msg, hint)
-
-
-def _misfit(devices: int, config: TaskConfig) -> Problem | None:
-    """The problem of another number of devices than the config can use."""
-    problem = misfit(config, devices)
-    return problem and Problem((*RESOURCES, "devices_per_node"), problem.msg, problem.hint)
+    if nodes == 1:
+        return Problem((*RESOURCES, "devices_per_node"), problem.msg, problem.hint)
+    msg = f"{nodes} nodes with {each} devices each: {problem.msg}"
+    return Problem((*RESOURCES, "nodes"), msg, problem.hint)
 
 
 def _too_many(each: int) -> Problem | None:
@@ -88,9 +85,14 @@ def _too_many(each: int) -> Problem | None:
 def _nowhere(wanted: Resources, hosts: Sequence[Offer]) -> Problem | None:
     """The warning that no host that is known could take the job. One may still join, so it is no problem."""
     of_kind = [host.devices for host in hosts if host.device == wanted.device]
-    if not hosts or max(of_kind, default=0) >= wanted.devices_per_node:
+    large = sum(devices >= wanted.devices_per_node for devices in of_kind)
+    if not hosts or large >= wanted.nodes:
         return None
     asked = f"{wanted.devices_per_node} {wanted.device} device{'s' if wanted.devices_per_node > 1 else ''}"
+    if wanted.nodes > 1:
+        able = large or "none"
+        msg = f"asks for {wanted.nodes} hosts with {asked} each, but {able} of those known can offer that"
+        return Problem(RESOURCES, msg, "It waits until such hosts join.")
     if of_kind:
         msg = f"asks for a host with {asked}, but the largest that is known has {max(of_kind)}"
     else:

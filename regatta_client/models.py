@@ -64,6 +64,8 @@ class Placement(BaseModel):
 
     host: str
     devices: list[int]
+    ranks: list[int] = []
+    """Numbers of its trainer processes among those of all hosts"""
 
 
 class Progress(BaseModel):

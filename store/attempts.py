@@ -16,7 +16,7 @@ from store.clock import database_now
 from store.inputs import InputState, input_states
 from store.reasons import Reason
 from store.states import Status, lock_job, transition
-from store.tables import Attempt, AttemptNode, Host, Job, OutboxMessage
+from store.tables import Attempt, AttemptNode, Gang, GangHost, Host, Job, OutboxMessage
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,13 @@ class Claim:
 class Renewal:
     """`alive`: the attempt is still this owner's; if not, its trainer has to go at once.
     `draining`: a host of its gang is to be emptied.
+    `deserted`: a host of its gang has failed, so the others cannot go on.
     """
 
     alive: bool
     cancel_requested: bool
     draining: bool = False
+    deserted: bool = False
 
 
 def host_queue(host: str) -> str:
@@ -81,7 +83,14 @@ def place(session: Session, job: Job, nodes: Sequence[Node]) -> bool:
     ):
         return False
     _add_attempt(session, job, nodes)
-    placement = [{"host": node.host, "devices": list(node.devices)} for node in nodes]
+    placement = [
+        {
+            "host": node.host,
+            "devices": list(node.devices),
+            "ranks": [rank * len(node.devices) + n for n in range(len(node.devices))],
+        }
+        for rank, node in enumerate(nodes)
+    ]
     session.execute(update(Job).where(Job.id == job.id).values(placement=placement))
     data = {"placement": placement}
     return transition(
@@ -104,6 +113,10 @@ def _add_attempt(session: Session, job: Job, nodes: Sequence[Node]) -> None:
         session.add(AttemptNode(**part, host=node.host, devices=list(node.devices)))
         session.flush()
         session.add(OutboxMessage(**part, queue=host_queue(node.host), created_at=now, due_at=now))
+    if len(nodes) > 1:
+        session.add(Gang(job_id=job.id, attempt=job.attempt))
+        session.flush()
+        session.add_all(GangHost(job_id=job.id, attempt=job.attempt, rank=rank) for rank in range(len(nodes)))
     session.flush()
 
 
@@ -193,6 +206,7 @@ def renew(session: Session, job_id: str, attempt: int, owner: str, *, ttl_s: flo
         alive=True,
         cancel_requested=seen[0] is Status.stopping,
         draining=_is_drained(session, job_id, attempt),
+        deserted=_is_deserted(session, job_id, attempt),
     )
 
 
@@ -205,8 +219,19 @@ def _is_drained(session: Session, job_id: str, attempt: int) -> bool:
     return session.execute(query.limit(1)).first() is not None
 
 
-def events_offset(session: Session, job_id: str, attempt: int) -> int:
-    """How many bytes of the attempt's event file were reported; 0 for an unknown attempt."""
+def _is_deserted(session: Session, job_id: str, attempt: int) -> bool:
+    query = select(GangHost.ending).where(GangHost.job_id == job_id, GangHost.attempt == attempt)
+    endings = session.execute(query).scalars()
+    return any(ending is not None and ending["status"] == Status.failed for ending in endings)
+
+
+def events_offset(session: Session, job_id: str, attempt: int, rank: int = 0) -> int:
+    """How many bytes of the event file of a host of the attempt were reported; 0 for an unknown one."""
+    if rank > 0:
+        query = select(GangHost.events_offset).where(
+            GangHost.job_id == job_id, GangHost.attempt == attempt, GangHost.rank == rank
+        )
+        return session.execute(query).scalar_one_or_none() or 0
     query = select(Attempt.events_offset).where(Attempt.job_id == job_id, Attempt.number == attempt)
     return session.execute(query).scalar_one_or_none() or 0
 

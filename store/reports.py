@@ -1,10 +1,11 @@
 """What a runner reports of its attempt: events while it runs, exactly one outcome at its end."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from store.artifacts import FileEntry, Manifest
@@ -14,6 +15,7 @@ from store.clock import database_now
 from store.completion import DONE, complete, has_result
 from store.errors import OffsetConflict
 from store.events import add_event
+from store.gangs import gang_host, has_ended, is_gang, note_ending
 from store.jobs import update_progress
 from store.metrics import EVAL, TRAIN, record
 from store.reasons import Reason
@@ -25,11 +27,23 @@ from store.tables import Attempt, AttemptNode
 Event = Mapping[str, Any]
 
 
+class Certainty(StrEnum):
+    """What the failure of one host of several means for the attempt."""
+
+    certain = "certain"
+    """It ends the attempt at once."""
+    patient = "patient"
+    """It ends the attempt when all hosts are done: they stop together, and may still have to deliver."""
+    doubtful = "doubtful"
+    """Likewise, and only where no host knows a better cause: that of this one's failure was another host."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How an attempt ended, and what is left to tell of it.
 
     Attributes:
+        certainty: of a failure on one host of several: what it means for the attempt.
         exit_code: the trainer's; None when it never ran.
         signal: name of the signal that ended it.
         log: the last lines that it wrote.
@@ -41,6 +55,7 @@ class Outcome:
     exit_code: int | None = None
     signal: str | None = None
     log: tuple[str, ...] = ()
+    certainty: Certainty = Certainty.certain
 
     def __post_init__(self) -> None:
         if self.status not in (Status.succeeded, Status.failed, Status.cancelled):
@@ -57,6 +72,7 @@ def report(
     *,
     start: int,
     source: int | None = None,
+    rank: int = 0,
 ) -> bool:
     """Store a piece of the trainer's event file: metrics, progress, warnings, published checkpoints.
 
@@ -68,6 +84,7 @@ def report(
             has published them and added "key" and "files" (the entries of the artifact's manifest).
         offset: byte of the event file where the piece ends; `start` is where it begins.
         source: the earlier attempt that wrote the event file, when this owner reports what that one left.
+        rank: of the host that wrote the event file, among those of its attempt.
 
     Returns: False when the attempt is (no longer) this owner's.
     Raises: OffsetConflict when the piece begins where no accepted one has ended.
@@ -77,7 +94,10 @@ def report(
     if seen is None or node is None:
         return False
     source = attempt if source is None else source
-    row = session.get_one(Attempt, (job_id, source), populate_existing=True)
+    if rank > 0:
+        row = gang_host(session, job_id, source, rank)
+    else:
+        row = session.get_one(Attempt, (job_id, source), populate_existing=True)
     if offset <= row.events_offset:
         return True
     if start != row.events_offset:
@@ -162,8 +182,8 @@ def finish(
     outcome: Outcome,
     policy: RetryPolicy = DEFAULT_POLICY,
 ) -> bool:
-    """Report the end of this owner's part. The first host speaks for a gang that succeeds, any host for one
-    that fails; of all reports one becomes the outcome.
+    """Report the end of this owner's part. A gang succeeds, or stops, when all its hosts have; any host's own
+    failure ends it at once. Of all reports one becomes the outcome: the first cause that is known.
 
     A job that was asked to stop ends `cancelled` whatever the outcome. One whose result this attempt has kept
     has succeeded, whatever became of the trainer afterwards. A failed one goes back to the queue when its
@@ -179,26 +199,49 @@ def finish(
         return True
     node = live_node(session, job_id, attempt, owner)
     if node is None:
-        return _has_succeeded(session, row, owner)
+        return has_ended(session, job_id, attempt, owner)
     node.ended_at = database_now(session)
     session.flush()
-    if outcome.status is Status.succeeded and node.rank > 0:
+    concluded = _conclude(session, node, outcome)
+    if concluded is None:
         return True
+    node, outcome = concluded
     row.finished_by, row.exit_code = owner, outcome.exit_code
     session.flush()
     _move_on(session, node, seen[0], outcome, policy)
     return True
 
 
-def _has_succeeded(session: Session, attempt: Attempt, owner: str) -> bool:
-    """Whether this host's part is over while the gang goes on: it has reported its success before."""
-    query = select(AttemptNode.rank).where(
-        AttemptNode.job_id == attempt.job_id,
-        AttemptNode.attempt == attempt.number,
-        AttemptNode.owner == owner,
-        AttemptNode.ended_at.is_not(None),
-    )
-    return attempt.ended_at is None and session.execute(query).first() is not None
+def _conclude(session: Session, node: AttemptNode, outcome: Outcome) -> tuple[AttemptNode, Outcome] | None:
+    """Whose outcome ends the attempt, and which; None while other hosts of a gang are not done."""
+    if not is_gang(session, node.job_id, node.attempt):
+        return node, outcome
+    hosts = note_ending(session, node, asdict(outcome))
+    if outcome.status is Status.failed and outcome.certainty is Certainty.certain:
+        return node, outcome
+    if hosts is None:
+        return None
+    told = [(host.rank, _outcome(host.ending)) for host in hosts if host.ending is not None]
+    rank, best = min(told, key=lambda one: (_weight(one[1]), one[0]))
+    return session.get_one(AttemptNode, (node.job_id, node.attempt, rank)), best
+
+
+def _weight(outcome: Outcome) -> int:
+    """The smallest counts."""
+    if outcome.status is not Status.failed:
+        return 2
+    return 1 if outcome.certainty is Certainty.doubtful else 0
+
+
+def _outcome(ending: Mapping[str, Any]) -> Outcome:
+    """What was kept of an outcome."""
+    kinds = {
+        "status": Status(ending["status"]),
+        "reason": Reason(ending["reason"]),
+        "certainty": Certainty(ending["certainty"]),
+        "log": tuple(ending["log"]),
+    }
+    return Outcome(**{**ending, **kinds})
 
 
 def _move_on(

@@ -94,6 +94,12 @@ class Settings(BaseSettings):
 
     host_name: str = Field(default="", pattern=r"^[A-Za-z0-9._-]*$")
     """Name of this host; default: hostname."""
+    host_address: str = ""
+    """Name or IPv4 address by which other hosts reach this one; default: that which the database sees."""
+    gang_ports: str = Field(default="", pattern=r"^([0-9]{1,5}:[0-9]{1,5})?$")
+    """Ports, first:last, on which trainers of several hosts meet; default: any free one."""
+    gang_timeout_s: Seconds = 1800.0
+    """How long the hosts of a job wait for each other before it trains."""
     devices: str = Field(default="cpu:1", pattern=r"^(cpu|gpu)(:[0-9]+)?$")
     """Devices of this host: cpu:N (N processes), gpu:N, gpu (all found)."""
     lease_ttl_s: Seconds = 60.0

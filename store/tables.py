@@ -337,6 +337,66 @@ class AttemptNode(Base):
     )
 
 
+class Gang(Base):
+    """What the hosts of an attempt on several hosts agree on.
+
+    `start`: from which checkpoint they go on, once that is decided. `address`: where their trainers meet.
+    `log_lines`: so many lines of the attempt's log have a number.
+    """
+
+    __tablename__ = "gangs"
+
+    job_id: Mapped[str] = mapped_column(Id, primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    start: Mapped[dict[str, Any] | None] = mapped_column(JsonValue)
+    address: Mapped[str | None] = mapped_column(Name)
+    log_lines: Mapped[int] = mapped_column(BigInteger, default=0)
+
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "attempt"], ["attempts.job_id", "attempts.number"], ondelete="CASCADE"
+        ),
+    )
+
+
+class GangHost(Base):
+    """How far one host of a gang is.
+
+    `stage`: of its preparations. `events_offset`: bytes of its own event file that were reported.
+    `log_block`: the last of its lines that were given numbers. `ending`: what it reported at its end.
+    """
+
+    __tablename__ = "gang_hosts"
+
+    job_id: Mapped[str] = mapped_column(Id, primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True)
+    stage: Mapped[int] = mapped_column(default=0)
+    events_offset: Mapped[int] = mapped_column(BigInteger, default=0)
+    log_block: Mapped[dict[str, Any] | None] = mapped_column(JsonValue)
+    ending: Mapped[dict[str, Any] | None] = mapped_column(JsonValue)
+
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "attempt", "rank"],
+            ["attempt_nodes.job_id", "attempt_nodes.attempt", "attempt_nodes.rank"],
+            ondelete="CASCADE",
+        ),
+    )
+
+
+class CheckpointPart(Base):
+    """The files of a checkpoint that one host of a gang has uploaded; gone once all hosts have."""
+
+    __tablename__ = "checkpoint_parts"
+
+    job_id: Mapped[str] = mapped_column(Id, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(Name, primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True)
+    files: Mapped[list[dict[str, Any]]]
+
+
 class OutboxMessage(Base):
     """A host that still has to be told of its part of an attempt; gone once the host has claimed it."""
 

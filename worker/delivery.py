@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from store.attempts import events_offset
+from worker.gang_logs import GangShipper
 from worker.masking import NOTHING, Mask
 from worker.pump import Pump
 from worker.reporting import EventReporter
@@ -34,37 +35,64 @@ class Delivery:
         fenced: Callable[[], None],
         mask: Mask = NOTHING,
     ) -> None:
-        self.events = EventReporter(services, spec, folder, offset, mask)
-        archive = ArchiveShipper(services.archive, spec.job_id, folder, services.settings.log_flush_s, mask)
-        stream = StreamShipper(services.stream, spec.job_id, folder)
+        rank = rank_of(folder) if spec.hosts > 1 else None
+        self.events = EventReporter(services, spec, folder, offset, mask, rank)
         self._reports = Pump("events", self.events.step, fenced)
-        self._archive = Pump("log archive", archive.step, fenced)
-        self._stream = Pump("log stream", stream.step, fenced)
+        self._logs = [
+            Pump(name, step, fenced) for name, step in _log_steps(services, spec, folder, mask, rank)
+        ]
         self._folder = folder
 
     def start(self) -> None:
         """Deliver from now on."""
-        for pump in (self._reports, self._archive, self._stream):
+        for pump in (self._reports, *self._logs):
             pump.start()
 
     def drain(self, give_up: Callable[[], bool]) -> bool:
         """The attempt writes nothing any more: deliver the rest. False when that was given up."""
-        for pump in (self._reports, self._archive):
+        archive, *stream = self._logs
+        for pump in (self._reports, archive):
             pump.finish()
-        for pump in (self._reports, self._archive):
+        for pump in (self._reports, archive):
             while pump.is_alive() and not give_up():
                 pump.join(0.1)
-        self._stream.finish()
-        self._stream.join(STREAM_PATIENCE_S)
-        for pump in (self._reports, self._archive, self._stream):
+        for pump in stream:
+            pump.finish()
+            pump.join(STREAM_PATIENCE_S)
+        for pump in (self._reports, *self._logs):
             pump.abandon()
-        delivered = self._reports.drained and self._archive.drained
+        delivered = self._reports.drained and archive.drained
         if delivered:
             self._folder.delivered.touch()
         return delivered
+
+    def drain_log(self, timeout_s: float) -> None:
+        """The attempt is over for this host, and writes nothing any more: deliver the rest of its lines."""
+        archive = self._logs[0]
+        archive.finish()
+        archive.join(timeout_s)
+        for pump in self._logs:
+            pump.abandon()
+
+
+def rank_of(folder: AttemptFolder) -> int:
+    """Which of the hosts of an attempt this one was."""
+    return Spec.read(folder.spec).rank
+
+
+def _log_steps(
+    services: Services, spec: Spec, folder: AttemptFolder, mask: Mask, rank: int | None
+) -> list[tuple[str, Callable[[bool], bool]]]:
+    """What ships the lines: first to the archive, then, on a host that is alone, to the live stream."""
+    if rank is not None:
+        return [("log", GangShipper(services, spec, folder, rank, mask).step)]
+    archive = ArchiveShipper(services.archive, spec.job_id, folder, services.settings.log_flush_s, mask)
+    stream = StreamShipper(services.stream, spec.job_id, folder)
+    return [("log archive", archive.step), ("log stream", stream.step)]
 
 
 def reported_offset(services: Services, spec: Spec, folder: AttemptFolder) -> int:
     """How much of an attempt's event file the database has."""
     with services.database.reading() as session:
-        return events_offset(session, spec.job_id, folder.number)
+        rank = rank_of(folder) if spec.hosts > 1 else 0
+        return events_offset(session, spec.job_id, folder.number, rank)

@@ -2,13 +2,13 @@
 
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from store.completion import DONE
 from store.reasons import Reason
-from store.reports import Outcome
+from store.reports import Certainty, Outcome
 from store.states import Status
 
 EXIT_BAD_CONFIG = 2
@@ -20,6 +20,10 @@ CRASHES = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS}
 )
 """Signals that a process brings upon itself; others come from outside."""
+LOST_PEER = "lost_peer"
+"""Kind of the error of a process that others have left."""
+INTERRUPTED = "interrupted"
+"""Kind of the error of a trainer that was stopped before it had begun."""
 RANK_KILLED = "rank_killed"
 """Kind of the error of a trainer with several processes, one of which was killed; its message names it."""
 
@@ -31,6 +35,8 @@ class Stop(StrEnum):
     timeout = "timeout"
     host_stopping = "host_stopping"
     draining = "draining"
+    deserted = "deserted"
+    """Another host of the attempt has ended."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +58,39 @@ class Ending:
     """Its last "error" event."""
     result: Mapping[str, Any] | None = None
     """Its last "result" event."""
+    hosts: int = 1
+    """How many hosts run the attempt."""
 
 
 def decide(ending: Ending) -> Outcome | None:
     """The outcome to report; None when the trainer left because its lease was over, which is no outcome."""
+    if ending.hosts > 1 and ending.exit_code not in (0, None, EXIT_DEADLINE) and _lost_another(ending):
+        message = "The trainer here lost its connection to those on the other hosts of the job."
+        return replace(_failed(ending, Reason.host_lost, message), certainty=Certainty.doubtful)
+    outcome = _decide(ending)
+    if outcome is None or outcome.status is not Status.failed or ending.start_failure is not None:
+        return outcome
+    return replace(outcome, certainty=_certainty(ending))
+
+
+def _lost_another(ending: Ending) -> bool:
+    """Whether the trainer failed because of another host, as far as can be seen here."""
+    kind = ending.error.get("kind") if ending.error else None
+    if ending.stop is Stop.deserted:
+        return ending.killed or kind in (None, LOST_PEER, INTERRUPTED)
+    return ending.stop is None and kind == LOST_PEER
+
+
+def _certainty(ending: Ending) -> Certainty:
+    if ending.stop not in (None, Stop.deserted):
+        return Certainty.patient
+    if ending.exit_code == 0 and ending.result is not None:
+        return Certainty.doubtful  # it stopped because another host wanted it
+    number = _signal_number(ending.exit_code)
+    return Certainty.patient if number in CRASHES else Certainty.certain
+
+
+def _decide(ending: Ending) -> Outcome | None:
     if ending.stop is Stop.cancel:
         return Outcome(Status.cancelled, Reason.user_cancelled, _stopped(ending), ending.exit_code)
     if ending.start_failure is not None:

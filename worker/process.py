@@ -110,13 +110,17 @@ class TrainerStart:
         self.mask = Mask(secrets.values())
         self._environment = trainer_environment(spec, environment, secrets)
 
-    def __call__(self) -> None:
-        """Start the trainer in its workspace; its output becomes the raw log of rank 0."""
+    def __call__(self, words: Sequence[str] = ()) -> None:
+        """Start the trainer in its workspace; its output becomes the raw log of its first rank.
+
+        Args:
+            words: more of its command line.
+        """
         self.oom_kills_before = oom_kills()
         try:
-            with self._spec.folder.raw_log(0).open("ab") as output:
+            with self._spec.folder.raw_log(self._spec.first_rank).open("ab") as output:
                 workspace = Path(self._spec.workspace)
-                self.trainer = Trainer(self._spec.command, workspace, self._environment, output)
+                self.trainer = Trainer((*self._spec.command, *words), workspace, self._environment, output)
         except OSError as error:
             self.failure = error
 

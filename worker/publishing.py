@@ -36,7 +36,7 @@ def publish(artifacts: Artifacts, spec: Spec, attempt: int, event: Mapping[str, 
         OSError: the artifacts cannot be written now.
     """
     name = RESULT if event["type"] == "result" else event["name"]
-    directory = _announced_directory(spec, name, event)
+    directory = announced_directory(spec, name, event)
     key = checkpoint_key(spec.job_id, attempt, name)
     try:
         if name == RESULT:
@@ -52,7 +52,8 @@ def publish(artifacts: Artifacts, spec: Spec, attempt: int, event: Mapping[str, 
     return {**event, "key": key, "files": [entry.as_dict() for entry in manifest.files]}
 
 
-def _announced_directory(spec: Spec, name: str, event: Mapping[str, Any]) -> Path:
+def announced_directory(spec: Spec, name: str, event: Mapping[str, Any]) -> Path:
+    """The directory that an event names. Raises: CannotPublish when it is gone, or outside the workspace."""
     directory = spec.files.inside(event["path"])
     if directory is None:
         raise CannotPublish(f"{name} was not kept: {event['path']} lies outside the job's workspace.")
@@ -74,11 +75,16 @@ def _publish_checkpoint(artifacts: Artifacts, directory: Path, key: str) -> Mani
 def _publish_model(artifacts: Artifacts, directory: Path, key: str) -> Manifest:
     """Publish the final model, which shares its directory with the checkpoints of its training."""
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".result-") as view:
-        for entry in directory.iterdir():
-            if entry.name.startswith(".") or (entry.is_dir() and _CHECKPOINT_DIRECTORY.fullmatch(entry.name)):
-                continue
-            _link(entry, Path(view) / entry.name)
+        link_model(directory, Path(view))
         return artifacts.publish_directory(Path(view), key)
+
+
+def link_model(directory: Path, view: Path) -> None:
+    """Let `view` have links to all that is in the directory but for checkpoints and hidden files."""
+    for entry in directory.iterdir():
+        if entry.name.startswith(".") or (entry.is_dir() and _CHECKPOINT_DIRECTORY.fullmatch(entry.name)):
+            continue
+        _link(entry, view / entry.name)
 
 
 def _link(source: Path, target: Path) -> None:

@@ -15,7 +15,7 @@ from worker.spec import Spec
 from worker.strays import end_processes_of
 from worker.workspace import AttemptFolder, write_atomically
 
-_CHECKPOINT_DIRECTORY = re.compile(r"checkpoint-(\d+)")
+CHECKPOINT_DIRECTORY = re.compile(r"checkpoint-(\d+)")
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def restore_checkpoint(spec: Spec, database: Database, artifacts: Artifacts) -> 
         published = list_checkpoints(session, spec.job_id)
     newest_here = max((step for step, _ in _complete_checkpoints(output)), default=-1)
     for checkpoint in reversed(published):
-        match = _CHECKPOINT_DIRECTORY.fullmatch(checkpoint.name)
+        match = CHECKPOINT_DIRECTORY.fullmatch(checkpoint.name)
         if match is None or int(match[1]) <= newest_here:
             continue
         directory = output / checkpoint.name
@@ -83,5 +83,5 @@ def go_on_from_checkpoint(spec: Spec) -> None:
 def _complete_checkpoints(output: Path) -> list[tuple[int, Path]]:
     if not output.is_dir():
         return []
-    found = ((_CHECKPOINT_DIRECTORY.fullmatch(entry.name), entry) for entry in output.iterdir())
+    found = ((CHECKPOINT_DIRECTORY.fullmatch(entry.name), entry) for entry in output.iterdir())
     return [(int(match[1]), entry) for match, entry in found if match and (entry / COMPLETE_MARK).is_file()]

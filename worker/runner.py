@@ -44,7 +44,8 @@ def main() -> int:
     deadline = Deadline(spec.folder.deadline, spec.lease_ttl_s, spec.outage_s)
     deadline.extend(spec.renewed_at)
     start = TrainerStart(spec, dict(os.environ), order["secrets"])
-    if spec.attempt == 1 and not spec.inputs:  # later ones look first for what is left of the earlier ones
+    # later ones look first for what is left of the earlier ones, and several hosts for each other
+    if spec.attempt == 1 and not spec.inputs and spec.hosts == 1:
         start()
 
     from worker.supervisor import supervise

@@ -46,6 +46,13 @@ class Spec:
     fresh_attempt: int = 1
     """What attempts before this one have saved is not gone on from."""
 
+    rank: int = 0
+    """Number of this host among those of the attempt."""
+    hosts: int = 1
+    """How many there are."""
+    first_rank: int = 0
+    """Rank of the first trainer process on this host, among those of all hosts."""
+
     @property
     def files(self) -> Workspace:
         return Workspace(Path(self.workspace))

@@ -19,6 +19,7 @@ from worker.clock import boottime
 from worker.deadline import Deadline
 from worker.delivery import Delivery, reported_offset
 from worker.evidence import last_lines
+from worker.gang import Gathering, NotMet, Unwanted, restore
 from worker.inputs import MissingInput, fetch_inputs
 from worker.lease import Lease
 from worker.memory import oom_kills
@@ -33,6 +34,8 @@ from worker.wakeup import Wakeup
 
 LOOK_S = 1.0
 RETRY_S = 1.0
+LAST_WORDS_S = 10.0
+"""So long a host of several whose attempt is over delivers the lines that its trainer wrote."""
 LISTEN_S = 5.0
 """An absent broker is looked for so often."""
 
@@ -70,7 +73,11 @@ class Supervisor:
         self._services = services
         self._lease = Lease(self._renew, wakeup.set, spec.heartbeat_s, spec.renewed_at)
         self._started_at = boottime()
+        self._gathering = Gathering(services, spec, self._answer, self._is_unwanted)
         self._stop: Stop | None = None
+        self._delivery: Delivery | None = None
+        self._words: tuple[str, ...] = ()
+        self._together = self._apart = False
         self._told_at = 0.0
         self._killed = False
 
@@ -81,10 +88,9 @@ class Supervisor:
         try:
             if self._start.trainer is None and self._start.failure is None:
                 self._recover()
-                if self._answer(self._is_done):
+                if not self._prepare():
                     return self._report(Outcome(Status.succeeded, Reason.completed, DONE))
-                self._fetch_inputs()
-            delivery = Delivery(
+            delivery = self._delivery = Delivery(
                 self._services, self._spec, self._spec.folder, 0, self._fence, self._start.mask
             )
             delivery.start()
@@ -94,15 +100,20 @@ class Supervisor:
             return outcome is not None and self._report(outcome)
         except MissingInput as error:
             return self._report(Outcome(Status.failed, Reason.artifacts_unavailable, str(error)))
+        except NotMet as error:
+            return self._report(Outcome(Status.failed, Reason.start_timeout, str(error)))
         except Fenced:
             log.warning("attempt %d is over: nothing more is reported", self._spec.attempt)
+            if self._delivery is not None and self._spec.hosts > 1:
+                self._delivery.drain_log(LAST_WORDS_S)
             self._let_go()
             return False
         finally:
+            self._gathering.close()
             self._lease.end()
 
     def _recover(self) -> None:
-        """Finish what earlier attempts left on this host, and find the checkpoint to go on from."""
+        """Finish what earlier attempts left on this host."""
         begin_afresh(self._spec)
         for folder in unfinished_attempts(self._spec):
             log.info("attempt %d was not finished: delivering what it left", folder.number)
@@ -113,29 +124,59 @@ class Supervisor:
             if not delivery.drain(self._patience()):
                 self._raise_if_fenced()
                 log.error("attempt %d could not be delivered", folder.number)
-        self._answer(
-            lambda: restore_checkpoint(self._spec, self._services.database, self._services.artifacts)
-        )
-        go_on_from_checkpoint(self._spec)
 
     def _is_done(self) -> bool:
         """Whether an earlier attempt had come to its result, and only the news of that was lost."""
         with self._services.database.reading() as session:
             return is_done(session, self._spec.job_id)
 
-    def _fetch_inputs(self) -> None:
-        """Fetch what the job uses. Raises: MissingInput when waiting for it would not help."""
+    def _prepare(self) -> bool:
+        """Have all that the trainer needs in the workspace, and of several hosts all of them ready.
 
-        def fetch() -> MissingInput | None:
+        Returns: False when nothing is left to train.
+        Raises: MissingInput; NotMet when other hosts did not come.
+        """
+        spec, services = self._spec, self._services
+        if spec.hosts == 1:
+            if self._answer(self._is_done):
+                return False
+            self._answer(lambda: restore_checkpoint(spec, services.database, services.artifacts))
+            go_on_from_checkpoint(spec)
+            self._fetch_inputs()
+            return True
+        try:
+            name = self._gathering.checkpoint()
+            if self._answer(self._is_done):  # asked only now: all hosts get the same answer
+                return False
+            self._until_found(lambda: restore(services, spec, name))
+            go_on_from_checkpoint(spec)
+            self._fetch_inputs()
+            self._words = ("--master", self._gathering.address())
+        except Unwanted:
+            log.info("the job is not to start: %s", self._stop)
+        return True
+
+    def _is_unwanted(self) -> bool:
+        self._started_at = boottime()  # waiting for other hosts is no running
+        self._note_wishes()
+        return self._stop is not None
+
+    def _until_found(self, fetch: Callable[[], None]) -> None:
+        """Fetch something, however long it takes. Raises: MissingInput when waiting for it would not help."""
+
+        def attempt() -> MissingInput | None:
             try:
-                fetch_inputs(self._spec, self._services.artifacts)
+                fetch()
             except MissingInput as error:
                 return error
             return None
 
-        missing = self._answer(fetch)
-        if missing is not None:
+        if missing := self._answer(attempt):
             raise missing
+
+    def _fetch_inputs(self) -> None:
+        """Fetch what the job uses. Raises: MissingInput when waiting for it would not help."""
+        self._until_found(lambda: fetch_inputs(self._spec, self._services.artifacts))
 
     def _run_trainer(self) -> int | None:
         """Start the trainer unless that is done, watch it to its end; its exit code, None if it never ran."""
@@ -143,7 +184,7 @@ class Supervisor:
             self._note_wishes()
             if self._stop is not None:
                 return None
-            self._start()
+            self._start(self._words)
         trainer = self._start.trainer
         if trainer is None:
             return None
@@ -164,6 +205,7 @@ class Supervisor:
             return
         self._note_wishes()
         if self._stop is None:
+            self._look_for_ranks(trainer)
             return
         now = boottime()
         if not self._told_at:
@@ -172,6 +214,17 @@ class Supervisor:
             trainer.terminate()
         elif now > self._told_at + self._spec.stop_grace_s:
             self._killed = True
+            trainer.kill()
+
+    def _look_for_ranks(self, trainer: Trainer) -> None:
+        """Where the hosts do not reach each other, their trainers would wait for ever: give them up."""
+        if self._spec.hosts == 1 or self._together:
+            return
+        self._together = self._spec.folder.has_begun()
+        if self._together:
+            self._gathering.close()
+        elif boottime() > self._started_at + self._services.settings.gang_timeout_s:
+            self._apart = True
             trainer.kill()
 
     def _note_wishes(self) -> None:
@@ -183,6 +236,8 @@ class Supervisor:
             self._stop = Stop.host_stopping
         elif self._stop is None and self._lease.draining.is_set():
             self._stop = Stop.draining
+        elif self._stop is None and self._lease.deserted.is_set():
+            self._stop = Stop.deserted
         elif self._stop is None and timeout_s is not None and boottime() > self._started_at + timeout_s:
             self._stop = Stop.timeout
 
@@ -190,6 +245,12 @@ class Supervisor:
         """What to report; None when the trainer left because its lease was over."""
         self._raise_if_fenced()
         failure = self._start.failure
+        if self._apart:
+            where = self._words[-1]
+            message = (
+                f"The hosts of the job did not reach each other at {where}; look at the network between them."
+            )
+            return Outcome(Status.failed, Reason.host_failed, message, exit_code)
         outcome = decide(
             Ending(
                 exit_code,
@@ -201,6 +262,7 @@ class Supervisor:
                 out_of_memory=oom_kills() > self._start.oom_kills_before,
                 error=delivery.events.error,
                 result=delivery.events.result,
+                hosts=self._spec.hosts,
             )
         )
         if outcome is not None and outcome.status is Status.succeeded and not delivered:

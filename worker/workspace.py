@@ -60,6 +60,10 @@ class AttemptFolder:
     def raw_log(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.log"
 
+    def has_begun(self) -> bool:
+        """Whether a process of a trainer with several has begun on this host."""
+        return any(self.path.glob("start-*.json"))
+
     def ranks(self) -> list[int]:
         """The ranks that have written output on this host."""
         found = (re.fullmatch(r"rank-(\d+)\.log", entry.name) for entry in self.path.iterdir())

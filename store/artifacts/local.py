@@ -11,12 +11,14 @@ from store.artifacts.protocol import (
     CHUNK,
     MANIFEST,
     TEMPORARY,
+    FileEntry,
     Manifest,
     Stat,
     checked_key,
     damaged,
     describe,
     regular_files,
+    require_files,
 )
 from store.errors import ArtifactError
 
@@ -44,6 +46,26 @@ class LocalArtifacts:
         finally:
             shutil.rmtree(staging, ignore_errors=True)
         return manifest
+
+    def publish_part(self, local: Path, key: str) -> tuple[FileEntry, ...]:
+        target = self._path(key)
+        names = regular_files(local)
+        target.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            staged = self._new_temporary()
+            _link_or_copy(local / name, staged)
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(staged, target / name)
+            staged.unlink(missing_ok=True)  # still there when both are links to the same file
+        _sync_folder(target)
+        return tuple(describe(target, name) for name in names)
+
+    def complete(self, key: str, manifest: Manifest) -> None:
+        require_files(self, key, manifest)
+        staged = self._new_temporary()
+        _write_synced(staged, manifest.to_json())
+        staged.replace(self._path(key) / MANIFEST)
+        _sync_folder(self._path(key))
 
     def _has(self, key: str, manifest: Manifest) -> bool:
         try:

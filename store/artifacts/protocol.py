@@ -67,6 +67,14 @@ class Artifacts(Protocol):
         """Store all files below `local` under `key`: its manifest tells of all of them, or there is none."""
         ...
 
+    def publish_part(self, local: Path, key: str) -> tuple[FileEntry, ...]:
+        """Store all files below `local` as a part of the directory `key`, which has no manifest yet."""
+        ...
+
+    def complete(self, key: str, manifest: Manifest) -> None:
+        """Give a directory whose parts are all there its manifest. Raises: ArtifactError when one is not."""
+        ...
+
     def manifest(self, key: str) -> Manifest:
         """The files of a published directory."""
         ...
@@ -138,6 +146,20 @@ def describe(folder: Path, name: str) -> FileEntry:
     with (folder / name).open("rb") as file:
         digest = file_digest(file, "sha256").hexdigest()
         return FileEntry(name, file.tell(), digest)
+
+
+def require_files(artifacts: Artifacts, key: str, manifest: Manifest) -> None:
+    """Raises: ArtifactError unless the directory `key` has all files of the manifest, in their sizes."""
+    for entry in manifest.files:
+        try:
+            found = artifacts.stat(f"{key}/{entry.path}").bytes
+        except FileNotFoundError:
+            raise ArtifactError(
+                f"{key}/{entry.path}, which another host has stored, is not there; "
+                "all hosts need the same artifacts (REGATTA_ARTIFACTS_URL)"
+            ) from None
+        if found != entry.bytes:
+            raise damaged(key, entry)
 
 
 def damaged(key: str, entry: FileEntry) -> ArtifactError:

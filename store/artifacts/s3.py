@@ -32,6 +32,7 @@ from store.artifacts.protocol import (
     damaged,
     describe,
     regular_files,
+    require_files,
 )
 from store.errors import ArtifactError, ArtifactsUnavailable
 
@@ -113,6 +114,14 @@ class S3Artifacts:
         self._remove_others(key, manifest)
         self._put(f"{key}/{MANIFEST}", manifest.to_json())
         return manifest
+
+    def publish_part(self, local: Path, key: str) -> tuple[FileEntry, ...]:
+        checked_key(key)
+        return tuple(self._upload(local, name, key) for name in regular_files(local))
+
+    def complete(self, key: str, manifest: Manifest) -> None:
+        require_files(self, key, manifest)
+        self._put(f"{key}/{MANIFEST}", manifest.to_json())
 
     def manifest(self, key: str) -> Manifest:
         checked_key(key)

@@ -55,16 +55,18 @@ class LogArchive:
                 continue
 
     def compact(self, job_id: str, attempt: int) -> None:
-        """Merge the attempt's small segments into few large ones; a crash at any point does no harm."""
+        """Merge the attempt's small segments into few large ones; a crash at any point does no harm. Segments
+        between which lines are missing stay apart: these may still come.
+        """
         group: list[LogLine] = []
         merged: list[Position] = []
         size = 0
         for segment in self._segments(job_id, attempt):
             data = self._bytes(job_id, segment)
-            if merged and size + len(data) > SEGMENT_BYTES:
-                self._replace(job_id, merged, group)
-                group, merged, size = [], [], 0
             end = group[-1].seq if group else 0
+            if merged and (size + len(data) > SEGMENT_BYTES or segment.seq > end + 1):
+                self._replace(job_id, merged, group)
+                group, merged, size, end = [], [], 0, 0
             group += [line for line in decode_lines(attempt, data) if line.seq > end]
             merged.append(segment)
             size += len(data)

@@ -75,7 +75,11 @@ def read_logs(
         if scan.take(continuing(archive.read(job_id, scan.position), scan.position)):
             continue
         known = _next_known(stream, archive, job_id, scan.position)
-        if known is None or not (complete or _begins_an_attempt(known, scan.position)):
+        if known is None or not (
+            complete
+            or _begins_an_attempt(known, scan.position)
+            or _begun_since(stream, archive, job_id, scan.position.attempt)
+        ):
             break
         scan.position = Position(known.attempt, known.seq - 1)
     return LogPage(scan.lines, scan.position)
@@ -83,6 +87,12 @@ def read_logs(
 
 def _begins_an_attempt(position: Position, after: Position) -> bool:
     return position.attempt > after.attempt and position.seq == 1
+
+
+def _begun_since(stream: LogStream, archive: LogArchive, job_id: str, attempt: int) -> bool:
+    """Whether a later attempt has written lines: what is missing of this one was lost with a host."""
+    last = [lines[-1] for lines in (archive.tail(job_id, 1), _live_tail(stream, job_id, 1)) if lines]
+    return any(line.attempt > attempt for line in last)
 
 
 def tail_logs(

@@ -75,10 +75,35 @@ def test_another_number_of_devices_is_refused_with_the_arithmetic(
     assert error == {"loc": ["body", "resources", "devices_per_node"], "msg": msg, "hint": hint}
 
 
-def test_several_hosts_are_refused_plainly(refusing_client: httpx.Client, config: dict[str, Any]) -> None:
-    (error,) = validate(refusing_client, config, resources={"nodes": 2}).json()["errors"]
+@pytest.mark.parametrize(
+    ("degrees", "resources", "each"),
+    [
+        ({}, {"nodes": 3}, 1),
+        (NEEDS_FOUR, {"nodes": 2}, 2),
+        (NEEDS_FOUR, {"nodes": 8, "devices_per_node": 2}, 2),
+    ],
+)
+def test_the_devices_of_all_hosts_count(
+    refusing_client: httpx.Client,
+    config: dict[str, Any],
+    degrees: dict[str, Any],
+    resources: dict[str, int],
+    each: int,
+) -> None:
+    answer = validate(refusing_client, config | degrees, resources=resources)
+    assert answer.status_code == 200, answer.text
+    wanted = {"nodes": resources["nodes"], "devices_per_node": each, "device": "cpu"}
+    assert answer.json()["resources"] == wanted
+
+
+def test_hosts_that_do_not_fit_the_layout_are_refused_with_the_arithmetic(
+    refusing_client: httpx.Client, config: dict[str, Any]
+) -> None:
+    wanted = {"nodes": 3, "devices_per_node": 2}
+    (error,) = validate(refusing_client, config | NEEDS_FOUR, resources=wanted).json()["errors"]
     assert error["loc"] == ["body", "resources", "nodes"]
-    assert error["msg"] == "got 2, expected 1: a job of this version runs on one host"
+    product = "tensor_parallel_degree 2 x pipeline_parallel_degree 2 = 4 devices"
+    assert error["msg"] == f"3 nodes with 2 devices each: {product}, which does not divide 6 devices"
 
 
 def test_more_devices_than_any_host_may_have_are_refused(

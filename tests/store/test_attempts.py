@@ -36,7 +36,10 @@ def test_placing_starts_an_attempt_and_announces_it_to_every_host(database: Data
         assert place(session, job, [Node("b", (0, 1)), Node("a", (1, 0))])
         placed = existing_job(session, job.id)
         assert (placed.status, placed.attempt) == ("starting", 1)
-        assert placed.placement == [{"host": "b", "devices": [0, 1]}, {"host": "a", "devices": [1, 0]}]
+        assert placed.placement == [
+            {"host": "b", "devices": [0, 1], "ranks": [0, 1]},
+            {"host": "a", "devices": [1, 0], "ranks": [2, 3]},
+        ]
         messages = session.execute(select(OutboxMessage).order_by(OutboxMessage.rank)).scalars().all()
         assert [(m.queue, m.job_id, m.attempt) for m in messages] == [
             (host_queue("b"), job.id, 1),
