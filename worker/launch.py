@@ -21,15 +21,12 @@ from store.settings import Settings
 from store.states import Status
 from store.wake import SCHEDULER, job_channel, wake
 from trainer.config.preflight import Roots
-from worker.aftermath import conclude
 from worker.clock import boottime
 from worker.devices import device_environment
 from worker.inputs import MissingInput, input_keys, with_inputs
-from worker.masking import Mask
-from worker.runner import EXIT_LOST, EXIT_REPORTED
 from worker.runners import Runners
-from worker.services import Services
 from worker.spec import ROOTS_VARIABLE, Spec
+from worker.strays import end_processes_of
 from worker.workspace import Workspace, write_atomically
 
 LOOK_S = 0.1
@@ -77,7 +74,7 @@ class Launcher:
         except (OSError, BadOutputDirectory, MissingInput, NoSecretKey, Unreadable) as error:
             self._report_failure(claimed, owner, error)
             return
-        self._wait(runner, spec, Mask(secrets.values()))
+        self._wait(runner, spec)
 
     def _secrets(self, job_id: str) -> dict[str, str]:
         """What the trainer gets beside its config, by the names of variables.
@@ -91,16 +88,14 @@ class Launcher:
         box = open_box(self._settings)
         return {name: box.decrypt(ciphertext) for name, ciphertext in stored.items()}
 
-    def _wait(self, runner: subprocess.Popen, spec: Spec, mask: Mask) -> None:
+    def _wait(self, runner: subprocess.Popen, spec: Spec) -> None:
         while runner.poll() is None:
             if self._leave.wait(LOOK_S):
                 log.info("job %s goes on without this worker", spec.job_id)
                 return
-        if runner.returncode not in (EXIT_REPORTED, EXIT_LOST):
-            log.warning("the runner of job %s has died: exit code %d", spec.job_id, runner.returncode)
-            services = Services.connect(self._settings, self._database)
-            conclude(services, spec, mask, runner.returncode)
-            services.stream.close()
+        if runner.returncode < 0:
+            log.warning("the runner of job %s was killed by signal %d", spec.job_id, -runner.returncode)
+            end_processes_of(spec.folder)
 
     def _report_failure(self, claimed: Claim, owner: str, error: Exception) -> None:
         """The attempt cannot even begin on this host."""
