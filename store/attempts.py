@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from store.clock import database_now
 from store.inputs import InputState, input_states
+from store.preemption import is_preempted
 from store.reasons import Reason
 from store.states import Status, lock_job, transition
 from store.tables import Attempt, AttemptNode, Gang, GangHost, Host, Job, OutboxMessage
@@ -52,13 +53,14 @@ class Claim:
 @dataclass(frozen=True)
 class Renewal:
     """`alive`: the attempt is still this owner's; if not, its trainer has to go at once.
-    `draining`: a host of its gang is to be emptied.
+    `draining`: a host of its gang is to be emptied. `preempted`: a more urgent job needs its devices.
     `deserted`: a host of its gang has failed, so the others cannot go on.
     """
 
     alive: bool
     cancel_requested: bool
     draining: bool = False
+    preempted: bool = False
     deserted: bool = False
 
 
@@ -206,6 +208,7 @@ def renew(session: Session, job_id: str, attempt: int, owner: str, *, ttl_s: flo
         alive=True,
         cancel_requested=seen[0] is Status.stopping,
         draining=_is_drained(session, job_id, attempt),
+        preempted=is_preempted(session, job_id, attempt),
         deserted=_is_deserted(session, job_id, attempt),
     )
 

@@ -24,6 +24,7 @@ An attempt that has ended is repeated from the last checkpoint, or it is not, by
 | `never` | the same would happen again: the job fails |
 | `counted` | as often as the job's `max_retries` says |
 | `bounded` | at no charge; {limit} in a row without a new checkpoint fail the job (`REGATTA_FAULT_LIMIT`) |
+| `spaced` | always, at no charge, after {backoff:g} seconds (`REGATTA_RETRY_BACKOFF_S`) |
 | `free` | always, at no charge and at once |
 
 A job that is repeated after a failure rests first: {backoff:g} seconds (`REGATTA_RETRY_BACKOFF_S`), and twice

@@ -7,6 +7,7 @@ from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
 from store.clock import database_now
+from store.exclusion import is_excluded
 from store.hosts import busy_devices, list_hosts
 from store.states import ACTIVE, Status
 from store.tables import Job, Lease, OutboxMessage, WebhookDelivery
@@ -40,6 +41,7 @@ class HostGauge(NamedTuple):
     used: int
     heartbeat_age_s: float
     accepts_jobs: bool
+    excluded: bool
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ def _hosts(session: Session, now: float) -> list[HostGauge]:
             len(used.get(host.name, ())),
             _age(now, host.heartbeat_at),
             host.accepts_jobs and not host.cordoned,
+            is_excluded(host, now),
         )
         for host in list_hosts(session)
     ]

@@ -13,6 +13,8 @@ from store.clock import database_now
 from store.errors import NotFound
 from store.tables import Attempt, AttemptNode, Host, Job
 
+_DEVICES = select(Host.device, Host.devices).order_by(Host.name)
+
 
 def register_host(
     session: Session,
@@ -81,9 +83,10 @@ def drain_host(session: Session, name: str, reason: str = "", *, actor: str = ""
 
 
 def uncordon_host(session: Session, name: str, *, actor: str = "") -> Host:
-    """Give the host jobs again. Raises: NotFound."""
+    """Give the host jobs again, whatever has failed there. Raises: NotFound."""
     host = _lock_host(session, name)
     host.cordoned, host.draining, host.cordon_reason = False, False, ""
+    host.exclusion_reason, host.excluded_until, host.failures = "", None, []
     _note(session, host, "host_uncordoned", actor)
     return host
 
@@ -108,13 +111,21 @@ def list_hosts(session: Session) -> list[Host]:
     return list(session.execute(select(Host).order_by(Host.name)).scalars())
 
 
+def devices_of_hosts(session: Session) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Kind and devices of every known host."""
+    return [(row.device, row.devices) for row in session.execute(_DEVICES)]
+
+
 def live_hosts(session: Session, within_s: float) -> list[Host]:
     """Hosts that accept jobs and may get some, and whose last heartbeat is at most `within_s` seconds old."""
-    fresh = Host.heartbeat_at >= database_now(session) - within_s
-    query = (
-        select(Host).where(Host.accepts_jobs.is_(True), Host.cordoned.is_(False), fresh).order_by(Host.name)
+    now = database_now(session)
+    query = select(Host).where(
+        Host.accepts_jobs.is_(True),
+        Host.cordoned.is_(False),
+        Host.heartbeat_at >= now - within_s,
+        (Host.exclusion_reason == "") | (Host.excluded_until <= now),
     )
-    return list(session.execute(query).scalars())
+    return list(session.execute(query.order_by(Host.name)).scalars())
 
 
 def allocations(session: Session) -> list[AttemptNode]:
@@ -130,28 +141,50 @@ class Holding:
     Attributes:
         timeout_s: how long the attempt may run, None: for ever.
         since: when the attempt started, or was placed while it has not (unix seconds).
+        leaving: whether the attempt is over, or was asked to stop.
+        preempted_for: the job that it was asked to make room for.
+        preempted_at: when that was (unix seconds).
     """
 
     job_id: str
+    attempt: int
+    priority: int
     project: str
     host: str
     devices: tuple[int, ...]
     timeout_s: float | None
     since: float
+    leaving: bool = False
+    preempted_for: str | None = None
+    preempted_at: float | None = None
 
 
 def holdings(session: Session) -> list[Holding]:
     """Every part of an attempt that holds devices now, and for how long it may."""
     query = (
-        select(AttemptNode, Job.project, Job.timeout_s, Attempt.started_at, Attempt.placed_at)
+        select(AttemptNode, Attempt, Job.project, Job.timeout_s, Job.priority, Job.status)
         .join(Job, Job.id == AttemptNode.job_id)
         .join(Attempt, (Attempt.job_id == AttemptNode.job_id) & (Attempt.number == AttemptNode.attempt))
         .where(AttemptNode.ended_at.is_(None))
         .order_by(AttemptNode.host, AttemptNode.job_id)
     )
     return [
-        Holding(node.job_id, project, node.host, tuple(node.devices), timeout_s, started_at or placed_at)
-        for node, project, timeout_s, started_at, placed_at in session.execute(query)
+        Holding(
+            job_id=node.job_id,
+            attempt=node.attempt,
+            priority=priority,
+            project=project,
+            host=node.host,
+            devices=tuple(node.devices),
+            timeout_s=timeout_s,
+            since=attempt.started_at or attempt.placed_at,
+            leaving=(
+                attempt.ended_at is not None or attempt.preempted_at is not None or status == "stopping"
+            ),
+            preempted_for=attempt.preempted_for,
+            preempted_at=attempt.preempted_at,
+        )
+        for node, attempt, project, timeout_s, priority, status in session.execute(query)
     ]
 
 

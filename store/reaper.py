@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from store.clock import database_now
 from store.completion import complete, has_result
+from store.exclusion import note_failure
 from store.reasons import Reason
 from store.retries import judge
 from store.retry_policy import DEFAULT_POLICY, RetryPolicy
@@ -40,7 +41,9 @@ def reap(
     """
     now = database_now(session)
     lost = [_reap_lost(session, *key, now - grace_s, policy) for key in _lost(session, now - grace_s, limit)]
-    late = [_reap_unclaimed(session, *key) for key in _unclaimed(session, now - start_timeout_s, limit)]
+    late = [
+        _reap_unclaimed(session, *key, policy) for key in _unclaimed(session, now - start_timeout_s, limit)
+    ]
     _free_abandoned_devices(session, now - grace_s)
     return [reaped for reaped in lost + late if reaped is not None]
 
@@ -111,28 +114,32 @@ def _unclaimed(session: Session, before: float, limit: int) -> list[tuple[str, i
     return [(row.job_id, row.attempt) for row in session.execute(query)]
 
 
-def _reap_unclaimed(session: Session, job_id: str, attempt: int) -> Reaped | None:
-    lock_job(session, job_id)
+def _reap_unclaimed(session: Session, job_id: str, attempt: int, policy: RetryPolicy) -> Reaped | None:
+    seen = lock_job(session, job_id)
     query = select(AttemptNode.host).where(
         AttemptNode.job_id == job_id, AttemptNode.attempt == attempt, AttemptNode.owner.is_(None)
     )
     hosts = list(session.execute(query.order_by(AttemptNode.rank)).scalars())
-    if not hosts:
-        return None  # claimed since
+    if not hosts or seen != (Status.starting, attempt):
+        return None  # claimed or cancelled since
     message = f"{', '.join(hosts)} did not take the job in time."
     reason = Reason.start_timeout
-    told = transition(
+    evidence = {"attempt": attempt, "host": hosts[0], "message": message}
+    for host in hosts:
+        note_failure(session, host, job_id, reason, policy.exclusion)
+    verdict = judge(session, job_id, reason, policy)
+    to = Status.queued if verdict.again else Status.failed
+    transition(
         session,
         job_id,
-        Status.queued,
+        to,
         reason=reason,
-        message=message,
+        message=f"{message} {verdict.note}".strip(),
         attempt=attempt,
+        evidence=evidence,
         actor="scheduler",
     )
-    if not told:
-        return None
-    return Reaped(job_id, attempt, Status.queued, reason)
+    return Reaped(job_id, attempt, to, reason)
 
 
 def _free_abandoned_devices(session: Session, before: float) -> None:

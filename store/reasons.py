@@ -25,6 +25,7 @@ class Reason(StrEnum):
     artifacts_unavailable = "artifacts_unavailable"
     host_failed = "host_failed"
     host_lost = "host_lost"
+    device_error = "device_error"
     start_timeout = "start_timeout"
     host_stopping = "host_stopping"
     preempted = "preempted"
@@ -49,8 +50,10 @@ class Retry(StrEnum):
     """As often as the job's `max_retries` says."""
     bounded = "bounded"
     """At no charge, but so many times in a row without a new checkpoint fail the job (`fault_limit`)."""
+    spaced = "spaced"
+    """Always, at no charge, after a rest."""
     free = "free"
-    """Always, at no charge."""
+    """Always, at no charge, at once."""
 
 
 @dataclass(frozen=True)
@@ -152,10 +155,18 @@ REASONS: Mapping[Reason, Explanation] = {
         retry_helps=True,
         remedy="Look at the host that the message names and at its network, then retry.",
     ),
+    Reason.device_error: Explanation(
+        "A device of the host is broken, by what the driver or the trainer says.",
+        Fault.infrastructure,
+        Retry.bounded,
+        retry_helps=True,
+        remedy="Look at the host and device that the message names (nvidia-smi, the kernel's log), then "
+        "retry.",
+    ),
     Reason.start_timeout: Explanation(
         "A host did not take the job in time.",
         Fault.infrastructure,
-        Retry.free,
+        Retry.bounded,
         retry_helps=True,
         remedy="See that the worker of the host that the message names runs and reaches the broker.",
     ),
@@ -169,7 +180,7 @@ REASONS: Mapping[Reason, Explanation] = {
     Reason.preempted: Explanation(
         "A more urgent job needed the devices; the job was stopped with a checkpoint and waits for others.",
         Fault.nobody,
-        Retry.free,
+        Retry.spaced,
         retry_helps=True,
     ),
     Reason.dependency_failed: Explanation(
@@ -180,8 +191,22 @@ REASONS: Mapping[Reason, Explanation] = {
 }
 """All reasons, in the order of a job's life."""
 
-INTERRUPTIONS = frozenset(reason for reason, row in REASONS.items() if row.retry is Retry.free)
+INTERRUPTIONS = frozenset(
+    reason for reason, row in REASONS.items() if row.retry in (Retry.free, Retry.spaced)
+)
 """What ends an attempt without any fault of the job."""
+
+OF_HOSTS = frozenset(
+    {
+        Reason.device_error,
+        Reason.host_failed,
+        Reason.host_lost,
+        Reason.start_timeout,
+        Reason.trainer_killed,
+        Reason.trainer_crashed,
+    }
+)
+"""What may be the host's doing: the job is tried on another host next, where there is one."""
 
 FAULTS = (
     frozenset(reason for reason, row in REASONS.items() if row.fault is not None)

@@ -15,6 +15,7 @@ from store.clock import database_now
 from store.completion import DONE, complete, has_result
 from store.errors import OffsetConflict
 from store.events import add_event
+from store.exclusion import note_failure, note_success
 from store.gangs import gang_host, has_ended, is_gang, note_ending
 from store.jobs import update_progress
 from store.metrics import EVAL, TRAIN, record
@@ -257,10 +258,12 @@ def _move_on(
     elif to is Status.succeeded or has_result(session, job_id, attempt):
         message = message if to is Status.succeeded else DONE
         data = {"exit_code": outcome.exit_code}
+        note_success(session, node.host)
         complete(session, job_id, attempt, message=message, data=data, actor=f"host {node.host}")
         return
     else:
         evidence = _evidence(node, outcome)
+        note_failure(session, node.host, job_id, reason, policy.exclusion)
         verdict = judge(session, job_id, reason, policy)
         to = Status.queued if verdict.again else Status.failed
         message = f"{message} {verdict.note}".strip()

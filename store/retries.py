@@ -22,12 +22,16 @@ class Verdict:
 def judge(session: Session, job_id: str, reason: Reason, policy: RetryPolicy) -> Verdict:
     """Decide what a failed attempt means for its job, whose row the caller holds, and charge it.
 
-    A job that is repeated after a fault rests first, until its `not_before`.
+    A job that is repeated after a fault, or made room for another one, rests first, until its `not_before`.
     """
     retry = REASONS[reason].retry
     if retry is Retry.never:
         return Verdict(again=False)
     if retry is Retry.free:
+        return Verdict(again=True)
+    if retry is Retry.spaced:
+        rest = {"not_before": database_now(session) + policy.pause_s(1)}
+        session.execute(update(Job).where(Job.id == job_id).values(**rest))
         return Verdict(again=True)
     job = session.execute(
         select(Job.retries, Job.max_retries, Job.infrastructure_faults, Job.setbacks).where(Job.id == job_id)

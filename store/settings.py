@@ -15,7 +15,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from store.broker import socket_path
-from store.retry_policy import RetryPolicy
+from store.retry_policy import ExclusionPolicy, RetryPolicy
 
 Seconds = Annotated[float, Field(gt=0)]
 Roots = Annotated[tuple[Path, ...], NoDecode]
@@ -114,10 +114,20 @@ class Settings(BaseSettings):
     """Pause after a first failed attempt; each further one doubles it."""
     longest_retry_backoff_s: Seconds = RetryPolicy.longest_backoff_s
     """Longest pause between two attempts."""
+    host_failure_limit: int = Field(default=ExclusionPolicy.limit, ge=1)
+    """Attempts that fail on a host, with no success in between, that exclude it."""
+    host_failure_window_s: Seconds = ExclusionPolicy.window_s
+    """Time for which such a failure counts."""
+    exclusion_s: float = Field(default=ExclusionPolicy.duration_s, ge=0)
+    """Time for which a host is excluded; 0: until it is uncordoned."""
     outage_s: Seconds = 600.0
     """How long a trainer goes on while the database does not answer."""
     stop_grace_s: Seconds = 60.0
     """Time a trainer gets between SIGTERM and SIGKILL."""
+    preemption: bool = False
+    """Whether jobs of lower priority are stopped, with a checkpoint, for one that finds no devices."""
+    preemption_margin: int = Field(default=1, ge=1)
+    """So much lower has their priority to be."""
     start_timeout_s: Seconds = 60.0
     """Time a host gets to claim a job that it was told of."""
     republish_s: Seconds = 30.0
@@ -207,7 +217,8 @@ class Settings(BaseSettings):
     @property
     def retry_policy(self) -> RetryPolicy:
         """When a failed attempt is repeated."""
-        return RetryPolicy(self.fault_limit, self.retry_backoff_s, self.longest_retry_backoff_s)
+        exclusion = ExclusionPolicy(self.host_failure_limit, self.host_failure_window_s, self.exclusion_s)
+        return RetryPolicy(self.fault_limit, self.retry_backoff_s, self.longest_retry_backoff_s, exclusion)
 
     @property
     def celery_broker_url(self) -> str:

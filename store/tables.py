@@ -296,6 +296,8 @@ class Attempt(Base):
     exit_code: Mapped[int | None]
     finished_by: Mapped[str | None] = mapped_column(Name)
     events_offset: Mapped[int] = mapped_column(BigInteger, default=0)
+    preempted_for: Mapped[str | None] = mapped_column(Id)
+    preempted_at: Mapped[float | None]
 
     __table_args__ = (
         Index(
@@ -497,7 +499,11 @@ class Tombstone(Base):
 
 
 class Host(Base):
-    """A machine with devices. It gets jobs while it accepts them and its heartbeat is fresh."""
+    """A machine with devices. It gets jobs while it accepts them and its heartbeat is fresh.
+
+    `failures`: attempts that have failed there in a way that may be the host's doing, the last ones.
+    `exclusion_reason`: why it gets no jobs because of them, until `excluded_until` (None: until uncordoned).
+    """
 
     __tablename__ = "hosts"
 
@@ -510,6 +516,9 @@ class Host(Base):
     cordoned: Mapped[bool] = mapped_column(Boolean, default=False)
     draining: Mapped[bool] = mapped_column(Boolean, default=False)
     cordon_reason: Mapped[str] = mapped_column(Text, default="")
+    exclusion_reason: Mapped[str] = mapped_column(Text, default="")
+    excluded_until: Mapped[float | None]
+    failures: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
     registered_at: Mapped[float]
     heartbeat_at: Mapped[float]
 

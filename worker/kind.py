@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from worker.pool import Pool
 
@@ -15,6 +15,7 @@ class Request:
 
     Attributes:
         limit_s: the most seconds for which it holds them; None when nothing limits them.
+        avoid: hosts that its last attempt failed on; it gets them only where too few others could serve it.
     """
 
     job_id: str
@@ -25,6 +26,7 @@ class Request:
     created_at: float
     project: str = ""
     limit_s: float | None = None
+    avoid: frozenset[str] = frozenset()
 
     @property
     def devices(self) -> int:
@@ -68,7 +70,7 @@ class Kind:
         self._ends = {host.host: list(host.ends) for host in hosts}
         self._pool = Pool({name: len(free) for name, free in self._free.items()})
         self._impossible: dict[tuple[int, int], str] = {}
-        self._too_big: set[tuple[int, int, bool]] = set()
+        self._too_big: set[tuple[int, int, bool, frozenset[str]]] = set()
         self.head: Request | None = None
         self._kept = Pool({})
         self._kept_for_s = 0.0
@@ -83,12 +85,13 @@ class Kind:
     def take(self, request: Request) -> tuple[Share, ...]:
         """Give the request its whole gang; empty when it does not fit now, or would delay the head."""
         ends_in_time = request.limit_s is not None and request.limit_s <= self._kept_for_s
-        shape = (request.nodes, request.devices_per_node, ends_in_time)
+        avoid = self._avoided(request)
+        shape = (request.nodes, request.devices_per_node, ends_in_time, avoid)
         if shape in self._too_big:
             return ()  # devices only become fewer during a pass
-        chosen = self._pool.fitting(request.devices_per_node, request.nodes)
+        chosen = self._pool.fitting(request.devices_per_node, request.nodes, avoid)
         if ends_in_time and len(chosen) < request.nodes:
-            chosen += self._kept.fitting(request.devices_per_node, request.nodes - len(chosen))
+            chosen += self._kept.fitting(request.devices_per_node, request.nodes - len(chosen), avoid)
         if len(chosen) < request.nodes:
             self._too_big.add(shape)
             return ()
@@ -107,7 +110,22 @@ class Kind:
             self._pool.remove(name)
         self._too_big.clear()
         used = sum(self._total.values()) - sum(map(len, self._free.values()))
-        return _shortage(request, sum(self._total.values()), used)
+        return _shortage(request, sum(self._total.values()), used) + _elsewhere(self._avoided(request))
+
+    def able(self, request: Request) -> list[Capacity]:
+        """The hosts that the request may be placed on, by name, with the devices that are idle now."""
+        names = self._able(request)
+        hosts = sorted((host for host in self._hosts if host.host in names), key=lambda host: host.host)
+        return [replace(host, free=tuple(self._free[host.host])) for host in hosts]
+
+    def _able(self, request: Request) -> set[str]:
+        large = {name for name, total in self._total.items() if total >= request.devices_per_node}
+        others = large - request.avoid
+        return others if len(others) >= request.nodes else large
+
+    def _avoided(self, request: Request) -> frozenset[str]:
+        """Those of the hosts it should avoid that it can: without them, enough are left."""
+        return request.avoid - self._able(request) if request.avoid else request.avoid
 
     def _give(self, request: Request, name: str) -> Share:
         free, count = self._free[name], request.devices_per_node
@@ -122,13 +140,12 @@ class Kind:
     def _hosts_to_come(self, request: Request) -> list[str]:
         """The hosts that will be free for the request first, as far as that is known."""
         count = request.devices_per_node
-        able = [name for name, total in self._total.items() if total >= count]
 
         def sooner(name: str) -> tuple[float, int, int, str]:
             idle = len(self._free[name])
             return (self._due_s(name, count), max(count - idle, 0), idle, name)
 
-        return sorted(able, key=sooner)[: request.nodes]
+        return sorted(self._able(request), key=sooner)[: request.nodes]
 
     def _due_s(self, name: str, count: int) -> float:
         """In how many seconds so many devices of the host are free at the latest; infinite when unknown."""
@@ -162,6 +179,10 @@ def _impossible(request: Request, hosts: Sequence[Capacity]) -> str:
 def _shortage(request: Request, total: int, used: int) -> str:
     usage = f"all {total} are in use" if used == total else f"{used} of {total} are in use"
     return f"waiting for {_wanted(request)}: {usage}"
+
+
+def _elsewhere(avoid: frozenset[str]) -> str:
+    return f" (not on {', '.join(sorted(avoid))}, where its last attempt failed)" if avoid else ""
 
 
 def _wanted(request: Request) -> str:

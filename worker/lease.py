@@ -31,6 +31,7 @@ class Lease(threading.Thread):
         self.fenced = threading.Event()
         self.cancel_requested = threading.Event()
         self.draining = threading.Event()
+        self.preempted = threading.Event()
         self.deserted = threading.Event()
         self._renew = renew
         self._changed = changed
@@ -61,6 +62,7 @@ class Lease(threading.Thread):
         for wanted, told in (
             (renewal.cancel_requested, self.cancel_requested),
             (renewal.draining, self.draining),
+            (renewal.preempted, self.preempted),
             (renewal.deserted, self.deserted),
         ):
             if wanted and not told.is_set():

@@ -35,6 +35,7 @@ class Stop(StrEnum):
     timeout = "timeout"
     host_stopping = "host_stopping"
     draining = "draining"
+    preempted = "preempted"
     deserted = "deserted"
     """Another host of the attempt has ended."""
 
@@ -109,6 +110,9 @@ def _decide(ending: Ending) -> Outcome | None:
         return _failed(ending, Reason.host_stopping, message)
     if ending.stop is Stop.draining:
         return _failed(ending, Reason.host_stopping, f"The host is drained. {_stopped(ending)}")
+    if ending.stop is Stop.preempted:
+        message = f"A more urgent job needed the devices. {_stopped(ending)}"
+        return _failed(ending, Reason.preempted, message)
     if ending.exit_code == 0:
         return _ended_early(ending)
     number = _signal_number(ending.exit_code)

@@ -24,10 +24,15 @@ from worker.kind import Capacity, Kind, Request, Share, behind
 
 @dataclass(frozen=True)
 class Plan:
-    """The outcome of one pass: what the jobs that start get, in order of start, and why the others wait."""
+    """The outcome of one pass: what the jobs that start get, in order of start, and why the others wait.
+
+    `heads`: the first request of each kind that has to wait, and the hosts that it may be placed on, as this
+    pass leaves them.
+    """
 
     placed: dict[str, tuple[Share, ...]] = field(default_factory=dict)
     waiting: dict[str, str] = field(default_factory=dict)
+    heads: list[tuple[Request, list[Capacity]]] = field(default_factory=list)
 
 
 def plan(
@@ -74,6 +79,7 @@ def plan(
             result.waiting[request.job_id] = kind.wait(request)
             if kind.head is request:
                 heads[request.project].append(request)
+    result.heads.extend((kind.head, kind.able(kind.head)) for _, kind in sorted(kinds.items()) if kind.head)
     return result
 
 

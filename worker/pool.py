@@ -1,7 +1,7 @@
 """Hosts by the number of their idle devices: the fullest ones that fit are found without a look at all."""
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 
 class Pool:
@@ -17,12 +17,19 @@ class Pool:
     def __contains__(self, name: str) -> bool:
         return name in self._idle
 
-    def fitting(self, devices: int, hosts: int) -> list[str]:
-        """Up to so many hosts with at least so many idle devices: those with the fewest, then by name."""
+    def fitting(self, devices: int, hosts: int, avoid: Set[str] = frozenset()) -> list[str]:
+        """Up to so many hosts with at least so many idle devices: those with the fewest, then by name.
+
+        Args:
+            avoid: hosts that are passed over.
+        """
         found: list[str] = []
         for idle in sorted(self._names):
             if idle >= devices and len(found) < hosts:
-                found += self._names[idle][: hosts - len(found)]
+                names = self._names[idle]
+                if avoid:
+                    names = [name for name in names if name not in avoid]
+                found += names[: hosts - len(found)]
         return found
 
     def set(self, name: str, idle: int) -> None:

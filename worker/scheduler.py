@@ -18,11 +18,13 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from store.attempts import Node, place
 from store.database import Database, database_now
+from store.exclusion import hosts_to_avoid
 from store.hosts import Holding, holdings, live_hosts
 from store.jobs import explain_wait, queued_jobs
 from store.leases import acquire_lease, release_lease
 from store.logformat import configure_logging, log_context
 from store.outbox import publish
+from store.preemption import preempt
 from store.quotas import may_start, quotas
 from store.reaper import reap
 from store.settings import Settings
@@ -30,7 +32,8 @@ from store.tables import Host, Job
 from store.wake import SCHEDULER, Listener, job_channel, wake
 from worker.celery_app import LAUNCH, make_app
 from worker.kind import Capacity, Request
-from worker.placement import plan
+from worker.placement import Plan, plan
+from worker.preemption import Tenant, make_room
 from worker.webhooks import WebhookThread
 
 ROLE_TTL_POLLS = 3
@@ -129,6 +132,7 @@ class Scheduler:
             hosts = live_hosts(session, self._settings.host_silence_s)
             taken = holdings(session)
             limits = quotas(session)
+            avoid = hosts_to_avoid(session)
             now = database_now(session)
         if not jobs:
             return
@@ -136,8 +140,13 @@ class Scheduler:
         resting = {job.id: job.not_before for job in jobs.values() if job.not_before and job.not_before > now}
         apart = lingering | resting
         over_s = self._settings.start_timeout_s + self._settings.stop_grace_s
-        requests = [_request(job, over_s) for job in jobs.values() if job.id not in apart]
-        decision = plan(requests, _capacities(hosts, taken, now), limits, _held(taken))
+        requests = [
+            _request(job, over_s, avoid.get(job.id, frozenset()))
+            for job in jobs.values()
+            if job.id not in apart
+        ]
+        grace_s = self._settings.stop_grace_s
+        decision = plan(requests, _capacities(hosts, taken, now, grace_s), limits, _held(taken))
         for job_id, shares in decision.placed.items():
             nodes = [Node(share.host, share.devices) for share in shares]
             with self._database.transaction() as session:
@@ -147,11 +156,33 @@ class Scheduler:
                     log.info("job %s, attempt %d: placed on %s", job_id, jobs[job_id].attempt, nodes)
                 wake(self._settings.broker_url, job_channel(job_id))
         waiting = decision.waiting | {job_id: _rest(until) for job_id, until in resting.items()}
+        if self._settings.preemption:
+            waiting |= self._preempt(decision, taken, now)
         waiting |= {
             job_id: f"waiting for its earlier attempt to let go of its devices on {host}"
             for job_id, host in lingering.items()
         }
         self._explain({job_id: why for job_id, why in waiting.items() if jobs[job_id].message != why})
+
+    def _preempt(self, decision: Plan, taken: list[Holding], now: float) -> dict[str, str]:
+        """Let attempts make room for the first jobs that wait, and say so in what those wait for."""
+        tenants = _tenants(taken)
+        told = {}
+        for request, hosts in decision.heads:
+            coming = _coming(hosts, taken, now, self._settings.stop_grace_s)
+            asked = make_room(request, hosts, tenants, coming=coming, margin=self._settings.preemption_margin)
+            if asked:
+                attempts = {tenant.job_id: tenant.attempt for tenant in asked}
+                with self._database.transaction() as session:
+                    if not preempt(session, request.job_id, attempts):
+                        continue
+                log.info("job %s: %s make room for it", request.job_id, ", ".join(attempts))
+                wake(self._settings.broker_url, *map(job_channel, attempts))
+            leaving = {part.job_id for part in taken if part.preempted_for == request.job_id}
+            if count := len(leaving | {tenant.job_id for tenant in asked}):
+                jobs = f"{count} job{' makes' if count == 1 else 's make'}"
+                told[request.job_id] = f"{decision.waiting[request.job_id]}; {jobs} room for it"
+        return told
 
     def _explain(self, waiting: dict[str, str]) -> None:
         if waiting:
@@ -175,7 +206,7 @@ def _rest(until: float) -> str:
     return f"waits until {moment} before it is tried again"
 
 
-def _request(job: Job, over_s: float) -> Request:
+def _request(job: Job, over_s: float, avoid: frozenset[str]) -> Request:
     """What a job wants. Around its time limit it may hold its devices for `over_s` seconds more."""
     return Request(
         job.id,
@@ -186,7 +217,36 @@ def _request(job: Job, over_s: float) -> Request:
         job.created_at,
         job.project,
         None if job.timeout_s is None else job.timeout_s + over_s,
+        avoid,
     )
+
+
+def _tenants(taken: list[Holding]) -> list[Tenant]:
+    """The attempts that may be asked to make room."""
+    parts: dict[str, list[Holding]] = defaultdict(list)
+    for part in taken:
+        parts[part.job_id].append(part)
+    return [
+        Tenant(
+            job_id,
+            held[0].attempt,
+            held[0].priority,
+            held[0].since,
+            {part.host: len(part.devices) for part in held},
+        )
+        for job_id, held in parts.items()
+        if not any(part.leaving for part in held)
+    ]
+
+
+def _coming(hosts: list[Capacity], taken: list[Holding], now: float, grace_s: float) -> Counter[str]:
+    """How many devices of the hosts are free as soon as those would be that somebody is asked for."""
+    coming = Counter({host.host: 0 for host in hosts})
+    for part in taken:
+        due = part.timeout_s is not None and part.since + part.timeout_s - now <= grace_s
+        if part.leaving or due:
+            coming[part.host] += len(part.devices)
+    return coming
 
 
 def _held(taken: list[Holding]) -> Counter[str]:
@@ -197,12 +257,15 @@ def _held(taken: list[Holding]) -> Counter[str]:
     return held
 
 
-def _capacities(hosts: list[Host], taken: list[Holding], now: float) -> list[Capacity]:
+def _capacities(hosts: list[Host], taken: list[Holding], now: float, grace_s: float) -> list[Capacity]:
+    """The hosts, and what is known of when their devices are free: who makes room has `grace_s` for it."""
     busy: dict[str, set[int]] = defaultdict(set)
     ends: dict[str, list[float]] = defaultdict(list)
     for part in taken:
         busy[part.host].update(part.devices)
-        if part.timeout_s is not None:
+        if part.preempted_at is not None:
+            ends[part.host] += [max(part.preempted_at + grace_s - now, 0.0)] * len(part.devices)
+        elif part.timeout_s is not None:
             ends[part.host] += [max(part.since + part.timeout_s - now, 0.0)] * len(part.devices)
     return [
         Capacity(

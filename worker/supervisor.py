@@ -236,6 +236,8 @@ class Supervisor:
             self._stop = Stop.host_stopping
         elif self._stop is None and self._lease.draining.is_set():
             self._stop = Stop.draining
+        elif self._stop is None and self._lease.preempted.is_set():
+            self._stop = Stop.preempted
         elif self._stop is None and self._lease.deserted.is_set():
             self._stop = Stop.deserted
         elif self._stop is None and timeout_s is not None and boottime() > self._started_at + timeout_s:

@@ -16,6 +16,7 @@ from api.service import Service, ServiceDep
 from store import tables
 from store.database import database_now
 from store.errors import NotFound
+from store.exclusion import is_excluded
 from store.hosts import allocations, cordon_host, drain_host, list_hosts, uncordon_host
 from store.projects import jobs_of
 from store.wake import SCHEDULER, job_channel, wake
@@ -71,11 +72,18 @@ def _shown(
     session: Session, service: Service, principal: Principal, rows: Sequence[tables.Host]
 ) -> list[Host]:
     """The hosts with what runs there, as far as the client may know it."""
-    oldest = database_now(session) - service.settings.host_silence_s
+    now = database_now(session)
+    oldest = now - service.settings.host_silence_s
     parts = allocations(session)
     visible = jobs_of(session, {part.job_id for part in parts}, principal.visible_project)
     return [
-        Host.of(row, row.heartbeat_at >= oldest, [part for part in parts if part.host == row.name], visible)
+        Host.of(
+            row,
+            [part for part in parts if part.host == row.name],
+            visible,
+            alive=row.heartbeat_at >= oldest,
+            excluded=is_excluded(row, now),
+        )
         for row in rows
     ]
 

@@ -31,6 +31,9 @@ class Host(BaseModel):
     cordoned: bool = Field(description="Whether an administrator keeps new jobs away")
     draining: bool = Field(description="Whether what runs there is to stop and go on elsewhere")
     cordon_reason: str
+    excluded: bool = Field(description="Whether it gets no jobs because of attempts that failed there")
+    exclusion_reason: str = Field(description="What has failed there; empty when nothing has excluded it")
+    excluded_until: Time | None = Field(description="null: until it is uncordoned, if it is excluded")
     alive: bool = Field(description="Whether its last heartbeat is fresh enough to get jobs")
     registered_at: Time
     heartbeat_at: Time
@@ -38,7 +41,13 @@ class Host(BaseModel):
 
     @classmethod
     def of(
-        cls, row: tables.Host, alive: bool, parts: Iterable[tables.AttemptNode], visible: Container[str]
+        cls,
+        row: tables.Host,
+        parts: Iterable[tables.AttemptNode],
+        visible: Container[str],
+        *,
+        alive: bool,
+        excluded: bool,
     ) -> "Host":
         """The host with the parts of attempts that it runs.
 
@@ -55,6 +64,9 @@ class Host(BaseModel):
             cordoned=row.cordoned,
             draining=row.draining,
             cordon_reason=row.cordon_reason,
+            excluded=excluded,
+            exclusion_reason=row.exclusion_reason if excluded else "",
+            excluded_until=rfc3339(row.excluded_until) if excluded and row.excluded_until else None,
             alive=alive,
             registered_at=rfc3339(row.registered_at),
             heartbeat_at=rfc3339(row.heartbeat_at),

@@ -116,12 +116,16 @@ def _hosts(gauges: Gauges) -> Iterator[GaugeMetricFamily]:
     accepts = GaugeMetricFamily(
         "regatta_host_accepts_jobs", "Whether a host takes new jobs", labels=("host",)
     )
+    excluded = GaugeMetricFamily(
+        "regatta_host_excluded", "Whether a host gets no jobs because of what failed there", labels=("host",)
+    )
     for host in gauges.hosts:
         devices.add_metric((host.name, host.device, "used"), host.used)
         devices.add_metric((host.name, host.device, "idle"), max(0, host.devices - host.used))
         age.add_metric((host.name,), host.heartbeat_age_s)
-        accepts.add_metric((host.name,), float(host.accepts_jobs))
-    return iter((devices, age, accepts))
+        accepts.add_metric((host.name,), float(host.accepts_jobs and not host.excluded))
+        excluded.add_metric((host.name,), float(host.excluded))
+    return iter((devices, age, accepts, excluded))
 
 
 def _one(name: str, text: str, value: float) -> GaugeMetricFamily:

@@ -39,7 +39,7 @@ def list_hosts(as_json: AsJson = False) -> None:
                 str(len(host["running"])),
                 _state(host),
                 moment(host["heartbeat_at"]),
-                host["cordon_reason"],
+                host["cordon_reason"] or host["exclusion_reason"],
             )
             for host in found
         ),
@@ -83,6 +83,8 @@ def _state(host: Mapping[str, Any]) -> str:
         return "draining" if host["running"] else "drained"
     if host["cordoned"]:
         return "cordoned"
+    if host["excluded"]:
+        return "excluded"
     if not host["alive"]:
         return "silent"
     return "open" if host["accepts_jobs"] else "stopped"

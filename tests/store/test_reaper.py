@@ -9,7 +9,7 @@ from store.attempts import Node, claim, place, renew
 from store.completion import is_done
 from store.database import Database
 from store.events import list_events
-from store.hosts import busy_devices
+from store.hosts import busy_devices, live_hosts
 from store.jobs import existing_job, request_cancel
 from store.outbox import publish
 from store.reaper import Reaped, reap
@@ -123,9 +123,26 @@ def test_an_announcement_that_no_host_takes_in_time_queues_the_job_again(databas
     assert reap_now(database) == [Reaped(job.id, 1, Status.queued, Reason.start_timeout)]
     with database.transaction() as session:
         again = existing_job(session, job.id)
-        assert (again.attempt, again.infrastructure_faults) == (2, 0)
+        assert (again.attempt, again.infrastructure_faults) == (2, 1)
         assert claim(session, job.id, 1, HOST, OWNER, ttl_s=TTL_S) is None
         assert session.execute(select(func.count()).select_from(OutboxMessage)).scalar_one() == 0
+
+
+def test_a_job_that_no_host_takes_fails_in_the_end_and_the_host_gets_no_more(database: Database) -> None:
+    with database.transaction() as session:
+        host(session)
+        job_id = queued_job(session).id
+    for attempt, status in ((1, Status.queued), (2, Status.queued), (3, Status.failed)):
+        with database.transaction() as session:
+            assert place(session, existing_job(session, job_id), [Node(HOST, (0,))])
+        announce(database)
+        run_out_of_time(database, job_id)
+        assert reap_now(database) == [Reaped(job_id, attempt, status, Reason.start_timeout)]
+    with database.reading() as session:
+        failed = existing_job(session, job_id)
+        assert failed.evidence is not None
+        assert failed.evidence["host"] == HOST
+        assert live_hosts(session, 60.0) == []
 
 
 def test_a_placement_that_could_not_be_announced_does_not_time_out(database: Database) -> None:

@@ -84,7 +84,17 @@ def test_progress_ends_a_row_of_setbacks(database: Database) -> None:
         assert rest_s(session, again) <= 10.0
 
 
-@pytest.mark.parametrize("reason", sorted(INTERRUPTIONS))
+def test_who_made_room_rests_but_is_charged_nothing_however_often(database: Database) -> None:
+    with database.transaction() as session:
+        host(session)
+        job_id = queued_job(session).id
+        for _ in range(5):
+            job = fail(session, job_id, Reason.preempted)
+            assert (job.status, job.retries, job.setbacks, job.infrastructure_faults) == ("queued", 0, 0, 0)
+            assert 0 < rest_s(session, job) <= 10.0
+
+
+@pytest.mark.parametrize("reason", sorted(INTERRUPTIONS - {Reason.preempted}))
 def test_an_interruption_is_followed_by_no_rest(database: Database, reason: Reason) -> None:
     with database.transaction() as session:
         host(session)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -208,3 +210,17 @@ class TestQuotas:
         result = plan(queue, hosts, {"a": Quota(most_devices=3)})
         assert result.waiting == {"job0": "wants 4 devices, but project a may use 3 at most"}
         assert set(result.placed) == {"job1"}
+
+
+def test_a_job_waits_for_another_host_than_the_one_it_failed_on_where_there_is_one():
+    wanted = Request("again", "gpu", 1, 1, 0, 0.0, avoid=frozenset({"a"}))
+    idle, full = Capacity("a", "gpu", 1, (0,)), Capacity("b", "gpu", 1, ())
+    assert plan([wanted], [idle, replace(full, free=(0,))]).placed == {"again": (Share("b", (0,)),)}
+    assert plan([wanted], [idle]).placed == {"again": (Share("a", (0,)),)}
+    result = plan([wanted, Request("next", "gpu", 1, 1, 0, 1.0)], [idle, full])
+    assert result.placed == {"next": (Share("a", (0,)),)}
+    assert result.waiting["again"] == (
+        "waiting for 1 device on a host of kind gpu: 1 of 2 are in use "
+        "(not on a, where its last attempt failed)"
+    )
+    assert result.heads == [(wanted, [full])]

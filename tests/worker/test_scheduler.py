@@ -234,3 +234,33 @@ def test_the_project_that_holds_fewer_devices_goes_first(bench: Bench):
     first, second = bench.submit(), bench.submit(project="other")
     active.tick()
     assert [bench.job(job_id).status for job_id in (first, second)] == [Status.queued, Status.starting]
+
+
+def test_a_job_makes_room_for_a_more_urgent_one_and_waits_for_devices_itself(bench: Bench):
+    settings = bench.settings.model_copy(update={"preemption": True})
+    active = Scheduler(settings, bench.database, make_app(settings))
+    usual = bench.submit({"steps": 400, "step_s": 0.05}, max_retries=0)
+    bench.start(usual)
+    bench.wait(usual, lambda job: job.progress.get("step", 0) >= 3)
+    equal = bench.submit()
+    register(bench)
+    active.tick()
+    assert bench.job(equal).message == "waiting for 1 device on a host of kind cpu: all 1 are in use"
+    urgent = bench.submit(priority=1)
+    for _ in range(3):
+        register(bench)
+        active.tick()
+    assert bench.job(urgent).message == (
+        "waiting for 1 device on a host of kind cpu: all 1 are in use; 1 job makes room for it"
+    )
+    bench.wait_for_no_runner()
+    stopped = bench.job(usual)
+    assert (stopped.status, stopped.reason, stopped.attempt) == (Status.queued, "preempted", 2)
+    assert (
+        stopped.message == "A more urgent job needed the devices. The trainer has stopped with a checkpoint."
+    )
+    register(bench)
+    active.tick()
+    assert (bench.job(urgent).status, bench.job(equal).status) == (Status.starting, Status.queued)
+    assert bench.job(usual).message.startswith("waits until ")
+    assert [len(bench.events(job_id, "preemption")) for job_id in (usual, equal, urgent)] == [1, 0, 1]
