@@ -70,9 +70,11 @@ class RetryFields(TypedDict, total=False):
 class JobFilters(TypedDict, total=False):
     """Which jobs are listed; all have to match."""
 
-    status: str | Sequence[str]
+    status: str
     task: str
     name: str
+    text: str
+    """Part of a name, or how an id begins."""
     labels: Mapping[str, str]
 
 
@@ -126,7 +128,7 @@ def delete_job(job_id: str) -> Call[None]:
 def job_filters(filters: JobFilters) -> dict[str, Any]:
     """The parameters of GET /jobs."""
     labels = filters.get("labels", {})
-    params: dict[str, Any] = {name: filters.get(name) for name in ("status", "task", "name")}
+    params: dict[str, Any] = {name: filters.get(name) for name in ("status", "task", "name", "text")}
     return params | {"label": [f"{key}:{value}" for key, value in labels.items()]}
 
 

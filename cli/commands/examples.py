@@ -6,7 +6,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "migrate": ("REGATTA_DATABASE_URL=postgresql+psycopg://regatta@db/regatta regatta migrate",),
     "api": ("REGATTA_API_KEYS_REQUIRED=true regatta api --host 0.0.0.0 --port 8000",),
     "scheduler": ("regatta scheduler",),
-    "worker": ("REGATTA_DEVICES=gpu regatta worker",),
+    "worker": ("REGATTA_DEVICES=gpu regatta worker", "regatta worker --stop-jobs"),
     "submit": (
         "regatta submit sft.json --set learning_rate=1e-4 --follow",
         "job=$(regatta submit sft.json --name first --label team=search)",

@@ -79,9 +79,12 @@ def submit(
 
 
 def jobs(
-    status: Annotated[list[str] | None, typer.Option(help="Only this status; may be repeated.")] = None,
+    status: Annotated[str | None, typer.Option(help="Only this status, for example running.")] = None,
     task: Annotated[str | None, typer.Option(help="Only this task.")] = None,
     name: Annotated[str | None, typer.Option(help="Only this name.")] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Only with this in its name, or at the beginning of its id.")
+    ] = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only with this label; may be repeated.")
     ] = None,
@@ -96,7 +99,8 @@ def jobs(
     from cli.submission import parse_labels
 
     labels = [f"{key}:{value}" for key, value in parse_labels(label or []).items()]
-    filters = {"status": status, "task": task, "name": name, "label": labels, "limit": min(limit, PAGE_SIZE)}
+    filters = {"status": status, "task": task, "name": name, "text": text, "label": labels}
+    filters["limit"] = min(limit, PAGE_SIZE)
     if not as_json:
         filters["view"] = "summary"
     with Client() as client:
