@@ -21,12 +21,15 @@ from store.settings import Settings
 from store.states import Status
 from store.wake import SCHEDULER, job_channel, wake
 from trainer.config.preflight import Roots
+from worker.aftermath import conclude
 from worker.clock import boottime
 from worker.devices import device_environment
 from worker.inputs import MissingInput, input_keys, with_inputs
+from worker.masking import Mask
+from worker.runner import EXIT_LOST, EXIT_REPORTED
 from worker.runners import Runners
+from worker.services import Services
 from worker.spec import ROOTS_VARIABLE, Spec
-from worker.strays import end_processes_of
 from worker.workspace import Workspace, write_atomically
 
 LOOK_S = 0.1
@@ -74,7 +77,7 @@ class Launcher:
         except (OSError, BadOutputDirectory, MissingInput, NoSecretKey, Unreadable) as error:
             self._report_failure(claimed, owner, error)
             return
-        self._wait(runner, spec)
+        self._wait(runner, spec, Mask(secrets.values()))
 
     def _secrets(self, job_id: str) -> dict[str, str]:
         """What the trainer gets beside its config, by the names of variables.
@@ -88,14 +91,16 @@ class Launcher:
         box = open_box(self._settings)
         return {name: box.decrypt(ciphertext) for name, ciphertext in stored.items()}
 
-    def _wait(self, runner: subprocess.Popen, spec: Spec) -> None:
+    def _wait(self, runner: subprocess.Popen, spec: Spec, mask: Mask) -> None:
         while runner.poll() is None:
             if self._leave.wait(LOOK_S):
                 log.info("job %s goes on without this worker", spec.job_id)
                 return
-        if runner.returncode < 0:
-            log.warning("the runner of job %s was killed by signal %d", spec.job_id, -runner.returncode)
-            end_processes_of(spec.folder)
+        if runner.returncode not in (EXIT_REPORTED, EXIT_LOST):
+            log.warning("the runner of job %s has died: exit code %d", spec.job_id, runner.returncode)
+            services = Services.connect(self._settings, self._database)
+            conclude(services, spec, mask, runner.returncode)
+            services.stream.close()
 
     def _report_failure(self, claimed: Claim, owner: str, error: Exception) -> None:
         """The attempt cannot even begin on this host."""
@@ -136,9 +141,7 @@ def prepare(settings: Settings, claimed: Claim, owner: str, renewed_at: float) -
         attempt=claimed.attempt,
         owner=owner,
         command=trainer_command(claimed, files),
-        env=device_environment(settings, claimed.devices, os.environ)
-        | _roots(settings, files)
-        | ({"PORT_RANGE": settings.gang_ports} if settings.gang_ports and len(claimed.nodes) > 1 else {}),
+        env=device_environment(settings, claimed.devices, os.environ) | _roots(settings, files),
         workspace=str(files.path),
         output_dir=output_dir,
         timeout_s=claimed.timeout_s,
@@ -149,9 +152,6 @@ def prepare(settings: Settings, claimed: Claim, owner: str, renewed_at: float) -
         stop_grace_s=settings.stop_grace_s,
         inputs=inputs,
         fresh_attempt=claimed.fresh_attempt,
-        rank=claimed.rank,
-        hosts=len(claimed.nodes),
-        first_rank=claimed.rank * len(claimed.devices),
     )
     spec.write()
     return spec
@@ -161,15 +161,10 @@ def trainer_command(claimed: Claim, files: Workspace) -> tuple[str, ...]:
     """The command line of the trainer: a process for each device, and its log in the attempt's folder."""
     # -P: nothing that a job writes into its workspace may pass for a module
     words = (sys.executable, "-P", "-m", "trainer", claimed.task, str(files.config))
-    hosts = len(claimed.nodes)
-    if len(claimed.devices) == 1 and hosts == 1:
+    if len(claimed.devices) == 1:
         return words
     logs = str(files.attempt(claimed.attempt).path)
-    words = (*words, "--nproc", str(len(claimed.devices)), "--logs", logs, "--no-echo")
-    if hosts == 1:
-        return words
-    # where they meet is known when all hosts have come together (see `worker.gang`)
-    return (*words, "--nnodes", str(hosts), "--rank", str(claimed.rank), "--separate-hosts")
+    return (*words, "--nproc", str(len(claimed.devices)), "--logs", logs, "--no-echo")
 
 
 def _roots(settings: Settings, files: Workspace) -> dict[str, str]:

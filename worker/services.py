@@ -11,7 +11,7 @@ from store.settings import Settings
 
 @dataclass(frozen=True)
 class Services:
-    """The connections of one runner."""
+    """The connections of one attempt."""
 
     settings: Settings
     database: Database
@@ -20,12 +20,12 @@ class Services:
     archive: LogArchive
 
     @classmethod
-    def connect(cls, settings: Settings) -> Self:
-        """Nothing is contacted yet: each may be away for now."""
+    def connect(cls, settings: Settings, database: Database | None = None) -> Self:
+        """Nothing is contacted yet: each may be away for now. A database that is there already is shared."""
         artifacts = artifacts_for(settings.artifacts_url)
         return cls(
             settings,
-            Database(settings.database_url),
+            database or Database(settings.database_url),
             artifacts,
             LogStream(settings.broker_url, entries=settings.log_stream_entries),
             LogArchive(artifacts),
