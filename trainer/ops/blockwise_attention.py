@@ -8,6 +8,7 @@ the dtype of the inputs.
 
 import math
 from dataclasses import dataclass
+from typing import Any, cast
 
 import paddle
 import paddle.nn.functional as functional
@@ -18,6 +19,8 @@ from trainer.ops.alibi import Alibi, causal_mask
 from trainer.ops.finite import mark_failures
 
 QUERY_BLOCK = 128
+
+_OPERATORS: Any = cast(Any, paddle)._C_ops
 
 
 def blockwise_attention(
@@ -93,8 +96,8 @@ def _unfold(x: Tensor, run: tuple[int, int], kv_heads: int) -> Tensor:
 class _BlockwiseAttention(PyLayer):
     """q is `[batch, length * group, head_dim]`, k and v are `[batch, length, head_dim]`.
 
-    Row r of q belongs to token r // group. The backward pass uses dS = P * (dP - rowsum(dO * O)), so it needs
-    only the outputs and the weights P. Dropout multiplies P by 0 or 1 / (1 - rate), and dO V^T by the same.
+    Row r of q belongs to token r // group. Each block's weights P are kept for the backward pass. Dropout
+    multiplies P by 0 or 1 / (1 - rate), and dO V^T by the same.
     """
 
     @staticmethod
@@ -110,9 +113,8 @@ class _BlockwiseAttention(PyLayer):
             scores = paddle.matmul(queries, k[:, :end], transpose_y=True).astype("float32")
             weights = functional.softmax_(mask_(scores, start, end), axis=-1).astype(v.dtype)
             kept = _kept(weights, dropout)
-            out = paddle.matmul(weights if kept is None else weights * kept, values[:, :end])
-            outs.append(out)
-            blocks.append((start, end, queries, weights, kept, out))
+            outs.append(paddle.matmul(weights if kept is None else weights * kept, values[:, :end]))
+            blocks.append((start, end, queries, weights, kept))
         ctx.blocks, ctx.group, ctx.scale = blocks, group, scale
         ctx.wanted = [not tensor.stop_gradient for tensor in (q, k, v)]
         ctx.save_for_backward(k, v)
@@ -124,12 +126,12 @@ class _BlockwiseAttention(PyLayer):
         grad_q: list[Tensor] = []
         grad_k, grad_v = _TailSum(), _TailSum()
         # From the last block to the first: a block covers all keys of the block before it.
-        for start, end, queries, weights, kept, out in reversed(ctx.blocks):
+        for start, end, queries, weights, kept in reversed(ctx.blocks):
             block = grad[:, start * ctx.group : end * ctx.group]
             grad_scores = paddle.matmul(block, v[:, :end], transpose_y=True)
             if kept is not None:
                 grad_scores = grad_scores.multiply_(kept)
-            grad_scores = grad_scores.subtract_(_row_sums(block * out)).multiply_(weights)
+            grad_scores = _OPERATORS.softmax_grad(weights, grad_scores, -1)
             grad_q.append(paddle.matmul(grad_scores, k[:, :end]).scale_(ctx.scale))
             grad_k.add(paddle.matmul(grad_scores, queries, transpose_x=True))
             grad_v.add(paddle.matmul(weights if kept is None else weights * kept, block, transpose_x=True))
@@ -167,7 +169,3 @@ class _TailSum:
 def _join(parts: list) -> Tensor:
     """Put together blocks that were made from the last to the first."""
     return paddle.concat(parts[::-1], axis=1) if len(parts) > 1 else parts[0]
-
-
-def _row_sums(x: Tensor) -> Tensor:
-    return paddle.matmul(x, paddle.ones([x.shape[-1], 1], x.dtype))

@@ -10,7 +10,7 @@ from paddle import Tensor
 from paddle.autograd import PyLayer
 
 from trainer.ops.finite import mark_failures
-from trainer.ops.linear_cross_entropy import chunks, project
+from trainer.ops.linear_cross_entropy import chunks, logarithms_of, probabilities_of, slopes_of
 
 
 def linear_log_probabilities(hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
@@ -32,18 +32,16 @@ def linear_log_probabilities(hidden: Tensor, weight: Tensor, labels: Tensor) -> 
 
 
 class _LinearLogProbabilities(PyLayer):
+    """A row's worth multiplies hidden states and their gradients, which are narrow, and never the logits."""
+
     @staticmethod
     def forward(ctx, hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
-        found, normalizers = [], []
+        found = []
         for rows, targets in chunks(hidden, labels):
-            logits = project(rows, weight)
-            normalizer = paddle.logsumexp(logits, axis=-1)
-            of_targets = paddle.take_along_axis(logits, targets.unsqueeze(1), axis=1).reshape([-1])
-            found.append(of_targets - normalizer)
-            normalizers.append(normalizer)
+            _, _, of_targets = probabilities_of(rows, weight, targets)
+            found.append(logarithms_of(of_targets, rows, weight, targets))
         ctx.wanted = not hidden.stop_gradient, not weight.stop_gradient
         ctx.save_for_backward(hidden, weight, labels)
-        ctx.normalizers = normalizers
         return mark_failures(paddle.concat(found), hidden, weight)
 
     @staticmethod
@@ -51,27 +49,16 @@ class _LinearLogProbabilities(PyLayer):
         hidden, weight, labels = ctx.saved_tensor()
         hidden_wanted, weight_wanted = ctx.wanted
         grad_hidden, grad_weight, start = [], None, 0
-        for (rows, targets), normalizer in zip(chunks(hidden, labels), ctx.normalizers, strict=True):
+        for rows, targets in chunks(hidden, labels):
             end = start + rows.shape[0]
-            grad_logits = _gradient(project(rows, weight), normalizer, targets, grad[start:end])
-            grad_logits, start = grad_logits.astype(rows.dtype), end
+            worth, start = -grad[start:end].unsqueeze(1).astype(rows.dtype), end
+            slopes, _ = slopes_of(rows, weight, targets)
             if hidden_wanted:
-                grad_hidden.append(paddle.matmul(grad_logits, weight))
+                grad_hidden.append(paddle.matmul(slopes, weight).multiply_(worth))
             if weight_wanted:
-                part = paddle.matmul(grad_logits, rows, transpose_x=True).astype("float32")
+                part = paddle.matmul(slopes, rows * worth, transpose_x=True).astype("float32")
                 grad_weight = part if grad_weight is None else grad_weight.add_(part)
-        ctx.normalizers = None
         return (
             paddle.concat(grad_hidden) if grad_hidden else None,
             None if grad_weight is None else grad_weight.astype(weight.dtype),
         )
-
-
-def _gradient(logits: Tensor, normalizer: Tensor, targets: Tensor, grad: Tensor) -> Tensor:
-    """(onehot(targets) - softmax(logits)) * grad, float32 `[rows, vocabulary]`; overwrites the logits."""
-    count, vocabulary = logits.shape
-    grad = grad.astype("float32")
-    flat = logits.subtract_(normalizer.unsqueeze(1)).exp_().multiply_(-grad.unsqueeze(1)).reshape_([-1])
-    places = paddle.arange(count, dtype="int64") * vocabulary + targets
-    flat = paddle.scatter_(flat, places, paddle.gather(flat, places) + grad)
-    return flat.reshape_([count, vocabulary])

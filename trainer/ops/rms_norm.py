@@ -18,20 +18,19 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
 
 
 class _RMSNorm(PyLayer):
-    """Saves only its inputs: the row factor is cheaper to compute again than to keep."""
+    """Saves its inputs and one number a row."""
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-        ctx.epsilon = epsilon
-        ctx.save_for_backward(x, weight)
         wide = x.astype("float32")
-        return (wide * _factors(_inverse_rms(wide, epsilon), weight)).astype(x.dtype)
+        inverse = _inverse_rms(wide, epsilon)
+        ctx.save_for_backward(x, weight, inverse)
+        return _factors(inverse, weight).multiply_(wide).astype(x.dtype)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        x, weight = ctx.saved_tensor()
+        x, weight, inverse = ctx.saved_tensor()
         wide, wide_grad = x.astype("float32"), grad.astype("float32")
-        inverse = _inverse_rms(wide, ctx.epsilon)
         product = wide_grad * wide
         grad_x = grad_weight = None
         if not weight.stop_gradient:
@@ -40,9 +39,8 @@ class _RMSNorm(PyLayer):
         if not x.stop_gradient:
             projection = paddle.matmul(product, (weight.astype("float32") + 1.0).reshape([-1, 1]))
             along = projection * inverse * inverse * inverse / x.shape[1]
-            grad_x = wide_grad * _factors(inverse, weight)
-            grad_x = grad_x.subtract_(wide * paddle.matmul(along, paddle.ones([1, x.shape[1]], "float32")))
-            grad_x = grad_x.astype(x.dtype)
+            of_rows = paddle.matmul(along, paddle.ones([1, x.shape[1]], "float32")).multiply_(wide)
+            grad_x = _factors(inverse, weight).multiply_(wide_grad).subtract_(of_rows).astype(x.dtype)
         return grad_x, grad_weight
 
 

@@ -21,7 +21,7 @@ from paddle import Tensor
 from paddle.autograd import PyLayer
 
 from trainer.ops.finite import mark_failures
-from trainer.ops.linear_cross_entropy import TokenLoss, chunks, project
+from trainer.ops.linear_cross_entropy import TokenLoss, chunks, project, times_
 from trainer.ops.tensor_group import copied, joined_columns
 
 
@@ -182,7 +182,7 @@ class _SplitCrossEntropy(PyLayer):
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
         gradients, ctx.gradients = ctx.gradients, None
-        return tuple(None if g is None else g * grad.astype(g.dtype) for g in gradients)
+        return tuple(None if g is None else times_(g, grad) for g in gradients)
 
 
 class _SplitLogProbabilities(PyLayer):
