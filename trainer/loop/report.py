@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from trainer.loop.evaluation import perplexity
+from trainer.loop.peak import memory_now
 
 if TYPE_CHECKING:
     from trainer.checkpoint.find import Checkpoint
@@ -102,7 +103,7 @@ class Reporter:
             *(state.step, self._plan.total_steps, state.epochs, loss, _shown(measured), rate),
             *(result.grad_norm, speed, self._eta_text()),
         )
-        self._events.write("metric", **metric)
+        self._events.write("metric", **metric, **memory_now())
         self._progress(loss=loss, tokens_per_second=speed)
 
     def log_evaluation(self, metrics: dict[str, float]) -> None:

@@ -99,6 +99,7 @@ def test_a_metric_has_every_field_that_is_promised(make_config: MakeConfig) -> N
     }
     assert metric["ppl"] == pytest.approx(math.exp(metric["loss"]))
     assert recorder.of("metric")[1]["tokens"] > metric["tokens"] > 0
+    assert metric["peak_memory_bytes"] >= metric["memory_bytes"] > 1 << 20
 
 
 def test_a_logged_loss_is_the_mean_of_the_steps_since_the_last_line(make_config: MakeConfig) -> None:
