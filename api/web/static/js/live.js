@@ -27,22 +27,24 @@ export async function follow(base, query, { signal, onItems, onEnd, onLive, afte
   while (!signal.aborted) {
     await seen(signal);
     try {
-      const { ended, received } = await readStream(base, query, place, { signal, onItems, onEnd, onLive });
-      if (ended) return;
+      const { end, received } = await readStream(base, query, place, { signal, onItems, onLive });
+      if (end) {
+        onEnd?.(end);
+        return;
+      }
       if (received) wait = FIRST_WAIT_MS;
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof Problem && error.status >= 400 && error.status < 500 && error.status !== 429) throw error;
       if (error instanceof Problem && error.retryAfter) wait = Math.max(wait, error.retryAfter * 1000);
-    } finally {
-      onLive?.(false);
     }
+    onLive?.(false);
     await sleep(wait * (0.75 + Math.random() / 2), signal);
     wait = Math.min(wait * 2, LONGEST_WAIT_MS);
   }
 }
 
-async function readStream(base, query, place, { signal, onItems, onEnd, onLive }) {
+async function readStream(base, query, place, { signal, onItems, onLive }) {
   const hidden = hiddenSignal();
   const either = AbortSignal.any([signal, hidden.signal]);
   const headers = { Accept: "text/event-stream" };
@@ -55,7 +57,7 @@ async function readStream(base, query, place, { signal, onItems, onEnd, onLive }
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
       const { value, done } = await reader.read();
-      if (done) return { ended: false, received };
+      if (done) return { end: null, received };
       const events = parser.feed(value);
       const items = events.filter(({ type }) => type !== "end" && type !== "bye");
       if (items.length) {
@@ -64,15 +66,12 @@ async function readStream(base, query, place, { signal, onItems, onEnd, onLive }
         place.lastId = items.at(-1).id ?? place.lastId;
       }
       const end = events.find(({ type }) => type === "end");
-      if (end) {
-        onEnd?.(JSON.parse(end.data));
-        return { ended: true, received };
-      }
-      if (events.some(({ type }) => type === "bye")) return { ended: false, received };
+      if (end) return { end: JSON.parse(end.data), received };
+      if (events.some(({ type }) => type === "bye")) return { end: null, received };
     }
   } catch (error) {
     if (!isAbort(error) || signal.aborted || !hidden.signal.aborted) throw error;
-    return { ended: false, received: true };
+    return { end: null, received: true };
   } finally {
     hidden.stop();
   }

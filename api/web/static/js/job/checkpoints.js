@@ -49,7 +49,7 @@ function card(item, isResult) {
       h("h3", {}, title, item.best && h("span", { class: "tag" }, "best")),
       h("span", { class: "hint number" }, `${item.step === null ? "" : `step ${number(item.step)} · `}${bytes(item.bytes)} · ${moment(item.created_at)}`),
       downloadLink(item.links.archive, `${isResult ? "result" : item.name}.tar`, "Download all (tar)", `Download ${title} as a tar archive`)),
-    metrics.length > 0 && h("dl", { class: "facts columns" }, metrics.map(([name, value]) => h("div", {}, h("dt", {}, words(name)), h("dd", {}, number(value))))),
+    metrics.length > 0 && h("dl", { class: "facts columns" }, metrics.map(([name, value]) => h("div", {}, h("dt", {}, words(name)), h("dd", {}, name.endsWith("_bytes") ? bytes(value) : number(value))))),
     h("details", {}, h("summary", {}, `${item.files.length} files`), fileTable(item, title)));
 }
 

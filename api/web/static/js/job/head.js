@@ -94,7 +94,7 @@ function showFacts(list, job) {
   const rows = [
     ["Task", job.task],
     ["Devices", `${resources.nodes > 1 ? `${resources.nodes} hosts × ` : ""}${resources.devices_per_node} ${resources.device}`],
-    ["Runs on", (placement ?? []).map(({ host, devices }) => `${host} [${devices.join(", ")}]`).join(", ") || "–"],
+    [isOver(job.status) ? "Ran on" : "Runs on", (placement ?? []).map(({ host, devices }) => `${host} [${devices.join(", ")}]`).join(", ") || "–"],
     ["Attempt", String(job.attempt) + (job.max_retries ? ` of at most ${job.max_retries + 1} at its own charge` : "")],
     ["Priority", String(job.priority)],
     ["Loss", number(job.progress.loss)],

@@ -6,10 +6,10 @@ export const STATUSES = ["queued", "starting", "running", "stopping", "succeeded
 export const TASKS = ["finetune", "dpo", "kto", "quantize", "merge", "export", "evaluate"];
 const TERMINAL = new Set(["succeeded", "failed", "cancelled"]);
 const FAULTS = {
-  user: "Yours to mend: the request or its config",
-  data: "Yours to mend: the data",
+  user: "The request or its config",
+  data: "The data",
   infrastructure: "The service's machines, not the job",
-  nobody: "Nobody's",
+  nobody: "Nobody",
 };
 
 /** Whether a status is final until a retry. */
