@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -23,6 +24,9 @@ MANIFEST = "manifest.json"
 FINAL = "final"
 #: Entries of the manifest, by path below the directory.
 Checksums = Mapping[str, Mapping[str, Any]]
+
+#: So many files are read at once.
+_THREADS = 4
 
 _PARTIAL = ".partial"
 _REMOVED = ".removed"
@@ -132,9 +136,11 @@ def damage(directory: Path, *, contents: bool = True) -> str | None:
         if path.stat().st_size != size:
             return f"{name} has {path.stat().st_size} bytes where {size} were written"
     if contents:
-        for name, (_, sha256) in expected.items():
-            if _sha256(directory / name) != sha256:
-                return f"the contents of {name} have changed since it was written"
+        with ThreadPoolExecutor(_THREADS, "checksum") as pool:
+            found = pool.map(_sha256, [directory / name for name in expected])
+            for (name, (_, sha256)), computed in zip(expected.items(), found, strict=True):
+                if computed != sha256:
+                    return f"the contents of {name} have changed since it was written"
     return None
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainer.checkpoint.pieces import WEIGHT, TensorFiles, held_pieces
-from trainer.checkpoint.regions import Region, as_slices, flat_parts, inside, place, region_shape
+from trainer.checkpoint.regions import as_slices, flat_parts, inside, place, region_shape
 from trainer.checkpoint.tensor_files import TensorReader
 from trainer.config.problems import DataError
 from trainer.models.weights import Weight, WeightMap
@@ -92,7 +92,7 @@ class PartReader:
         if kind == _MASTER and f"{weight.name}/{kind}" not in self._reader.names:
             return None
         if kind.startswith("beta"):
-            return self._read(weight.name, kind, (1,), ((0, 1),))
+            return self._reader.read(self._key(weight.name, kind, (1,)), ((0, 1),))
         shape = tuple(weight.parameter.shape)
         start, stop = span or (0, int(np.prod(shape)))
         flat = np.zeros(stop - start, np.float32)
@@ -102,16 +102,17 @@ class PartReader:
                 columns, turned = owner.columns, owner.transposed
                 placed = place(part.region, owner.region, transposed=turned, columns=columns)
                 if placed is not None:
-                    values = self._read(owner.name, kind, tuple(owner.disk_shape), placed.disk)
+                    key = self._key(owner.name, kind, tuple(owner.disk_shape))
                     there = as_slices(inside(placed.local, part.region))
-                    rectangle[there] = values.T if turned else values
+                    self._reader.read_into(rectangle[there], key, placed.disk, turned=turned)
         return flat if span is not None else flat.reshape(shape)
 
-    def _read(self, name: str, kind: str, shape: tuple[int, ...], region: Region) -> np.ndarray:
+    def _key(self, name: str, kind: str, shape: tuple[int, ...]) -> str:
+        """The name of a tensor that is there, with this shape."""
         key = name if kind == WEIGHT else f"{name}/{kind}"
         if key not in self._reader.names:
             raise DataError(f"{self._path} has no {key}, so it belongs to another model")
         if (found := self._reader.shape(key)) != shape:
             msg = f"{self._path}: {key} has shape {list(found)}, the model expects {list(shape)}"
             raise DataError(msg)
-        return self._reader.read(key, region)
+        return key

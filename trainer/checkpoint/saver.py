@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import threading
 import uuid
 from collections.abc import Callable
@@ -19,6 +20,9 @@ from trainer.checkpoint.target import Target
 from trainer.checkpoint.work import Work
 
 log = logging.getLogger(__name__)
+
+#: So many threads at most write for a loop that waits; beside training it is one.
+_THREADS = 8
 
 
 class _Running:
@@ -105,7 +109,8 @@ class Saver:
         arrived = moved(self._ranks, plan, contents.tensors)
         if not (self._asynchronous and in_background):
             written = itertools.chain(uncopied(pieces), arrived)
-            Work(self._ranks, marks, target, plan, written, contents.others).run()
+            threads = max(1, len(os.sched_getaffinity(0)) // self._ranks.size)
+            Work(self._ranks, marks, target, plan, written, contents.others, min(threads, _THREADS)).run()
             self._meet()
             self._seen.append(marks)
             then()

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from trainer.checkpoint.regions import Region, as_slices, region_shape, region_s
 from trainer.config.problems import DataError
 from trainer.files import write_json, writing
 from trainer.models.safetensors_file import SafetensorsFile, TensorHeader
+from trainer.turning import put_turned
 
 if TYPE_CHECKING:
     from trainer.checkpoint.plan import Plan
@@ -47,33 +50,60 @@ def make_files(directory: Path, plan: Plan, host: int = 0) -> None:
         write_json(directory / path, content)
 
 
-def write_pieces(directory: Path, pieces: Iterable[Copied]) -> None:
-    """Write rectangles to their places in files that `make_files` made; they are on the disk afterwards."""
-    descriptors: dict[str, int] = {}
+def write_pieces(directory: Path, pieces: Iterable[Copied], threads: int = 1) -> Collection[Path]:
+    """Write rectangles to their places in files that `make_files` made; returns these files, not yet synced.
+
+    The pieces are taken in the calling thread, a few ahead of those that are being written.
+    """
+    descriptors: dict[Path, int] = {}
+    writer = _Writer()
+    waiting: list[Future[None]] = []
     try:
-        for copied in pieces:
-            path = copied.place.path
-            if path not in descriptors:
-                descriptors[path] = os.open(directory / path, os.O_WRONLY)
-            _write(descriptors[path], copied)
-        for descriptor in descriptors.values():
-            os.fsync(descriptor)
+        with ThreadPoolExecutor(threads, "write") as pool:
+            for copied in pieces:
+                path = directory / copied.place.path
+                if path not in descriptors:
+                    descriptors[path] = os.open(path, os.O_WRONLY)
+                values = copied.disk_values()
+                waiting.append(pool.submit(writer.write, descriptors[path], copied, values))
+                if len(waiting) > threads:
+                    waiting.pop(0).result()
+            for written in waiting:
+                written.result()
     finally:
         for descriptor in descriptors.values():
             os.close(descriptor)
+    return descriptors.keys()
 
 
-def _write(descriptor: int, copied: Copied) -> None:
-    piece, values = copied.piece, copied.disk_values()
-    header, region = piece.header, piece.region
-    if values.shape != region_shape(region) or values.itemsize != header.item_size:
-        found = f"{values.dtype} {list(values.shape)}"
-        raise ValueError(f"{piece.name}: got {found}, expected {header.dtype} {list(region_shape(region))}")
-    for block, rows in blocks(region, header):
-        data = np.ascontiguousarray(values[rows]).reshape(-1).view(np.uint8).data
-        for run in runs(header.shape, block):
-            offset = copied.place.offset + run.first * header.item_size
-            _write_all(descriptor, data[run.start * header.item_size : run.stop * header.item_size], offset)
+class _Writer(threading.local):
+    """Writes rectangles; each thread keeps the memory in which it turns them."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+
+    def write(self, descriptor: int, copied: Copied, values: np.ndarray) -> None:
+        """Write a rectangle, whose numbers are `values` as they are on disk, to its place."""
+        piece = copied.piece
+        header, region = piece.header, piece.region
+        if values.shape != region_shape(region) or values.itemsize != header.item_size:
+            found = f"{values.dtype} {list(values.shape)}"
+            expected = f"{header.dtype} {list(region_shape(region))}"
+            raise ValueError(f"{piece.name}: got {found}, expected {expected}")
+        for block, rows in blocks(region, header):
+            data = self._contiguous(values[rows]).reshape(-1).view(np.uint8).data
+            for run in runs(header.shape, block):
+                part = data[run.start * header.item_size : run.stop * header.item_size]
+                _write_all(descriptor, part, copied.place.offset + run.first * header.item_size)
+
+    def _contiguous(self, values: np.ndarray) -> np.ndarray:
+        if values.flags.c_contiguous:
+            return values
+        if self._memory.size < values.nbytes:
+            self._memory = np.empty(values.nbytes, np.uint8)
+        found = self._memory[: values.nbytes].view(values.dtype).reshape(values.shape)
+        put_turned(found, values.T)
+        return found
 
 
 def blocks(
@@ -126,9 +156,16 @@ class TensorReader:
     def read(self, name: str, region: Region) -> np.ndarray:
         """A rectangle of a tensor, float32; nothing else is read of a vector or a matrix."""
         found = np.empty(region_shape(region), np.float32)
-        for start, rows in self._files[name].pieces(name, _BLOCK_BYTES, as_slices(region)):
-            found[start : start + len(rows)] = _floats(rows)
+        self.read_into(found, name, region, turned=False)
         return found
+
+    def read_into(self, target: np.ndarray, name: str, region: Region, *, turned: bool) -> None:
+        """As `read`, into memory that is there; `turned`: transposed."""
+        for start, rows in self._files[name].pieces(name, _BLOCK_BYTES, as_slices(region)):
+            if turned:
+                put_turned(target[..., start : start + len(rows)], _floats(rows))
+            else:
+                target[start : start + len(rows)] = _floats(rows)
 
 
 def _floats(numbers: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 The main process makes the directory and its files at full size. Then every process writes its rectangles and
 syncs them, then computes checksums of its share of the files, and the main process publishes the directory.
+A process that is alone computes them while the disk takes what it wrote.
 Hosts that share no folder do so each for itself, with the files that the plan gives them.
 """
 
@@ -9,11 +10,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint.directory import begin_directory, checksum
+from trainer.checkpoint.directory import begin_directory, checksum, sync
 from trainer.checkpoint.marks import Marks
 from trainer.checkpoint.plan import Plan
 from trainer.checkpoint.ranks import Ranks
@@ -35,6 +37,7 @@ class Work:
         plan: the same in every process.
         pieces: what this process writes.
         others: write the other files, in the main process.
+        threads: how many write.
     """
 
     ranks: Ranks
@@ -43,6 +46,7 @@ class Work:
     plan: Plan
     pieces: Iterable[Copied]
     others: Iterable[Callable[[Path], None]]
+    threads: int = 1
 
     def run(self) -> None:
         """Do it; when this returns, what was saved is in its place and on the disk, in every process.
@@ -74,13 +78,19 @@ class Work:
             make_files(partial, self.plan, self.ranks.host)
             self.marks.tell(_READY)
         self._wait(_READY, main)
-        write_pieces(partial, self.pieces)
+        written = write_pieces(partial, self.pieces, self.threads)
         if self.ranks.is_main:
             for write in self.others:
                 write(partial)
-        self.marks.tell(_WRITTEN)
-        self._wait(_WRITTEN, everybody)
-        self.marks.tell(_CHECKED, self._checksums())
+        with ThreadPoolExecutor(max(1, len(written)), "sync") as pool:
+            syncing = pool.map(sync, written)
+            if self.ranks.size > 1:
+                list(syncing)  # others read it, perhaps on another host
+            self.marks.tell(_WRITTEN)
+            self._wait(_WRITTEN, everybody)
+            checksums = self._checksums()
+            list(syncing)
+        self.marks.tell(_CHECKED, checksums)
         if self.ranks.is_host_main:
             told = self._wait(_CHECKED, everybody)
             self.target.publish({name: entry for part in told for name, entry in part.items()})
@@ -95,7 +105,9 @@ class Work:
         if not self.target.has_manifest:
             return {}
         mine = [file.path for file in self.plan.files if file.reader == self.ranks.rank]
-        return {path: checksum(self.target.partial / path) for path in mine}
+        with ThreadPoolExecutor(self.threads, "checksum") as pool:
+            entries = pool.map(checksum, [self.target.partial / path for path in mine])
+            return dict(zip(mine, entries, strict=True))
 
     def _wait(self, stage: str, ranks: Iterable[int]) -> list[dict[str, Any]]:
         return self.marks.wait(stage, ranks, self.target.path)

@@ -6,10 +6,13 @@ Linear weights are `[out, in]` on disk and `[in, out]` in a Paddle Linear. A tie
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import paddle
 from paddle import Tensor
 
+from trainer.models.host_memory import writable
 from trainer.models.placement import TensorRank
+from trainer.turning import put_turned
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -93,17 +96,26 @@ class Weight:
             paddle.assign(part, target)
 
     @paddle.no_grad()
-    def fill_piece(self, place: tuple[int, ...], piece: Tensor) -> None:
-        """Set a piece of the parameter; the piece lies as the parameter does, and its dtype is converted.
+    def fill_piece(self, place: tuple[int, ...], piece: np.ndarray, *, turned: bool) -> None:
+        """Set a piece of the parameter; its dtype is converted, and uint16 is bfloat16.
 
         Args:
             place: where the piece begins, for each axis of the parameter, counted from its `columns`.
+            turned: the piece lies transposed, and not as the parameter does.
         """
         *rows, column = place
         column += self.columns[0] if self.columns else 0
         start = (*rows, column)
-        where = tuple(slice(first, first + size) for first, size in zip(start, piece.shape, strict=True))
-        self.parameter[where] = piece.astype(self.parameter.dtype)
+        shape = piece.shape[::-1] if turned else piece.shape
+        where = tuple(slice(first, first + size) for first, size in zip(start, shape, strict=True))
+        host = writable(self.parameter) if piece.dtype == np.float32 else None
+        if host is None:
+            tensor = paddle.to_tensor(np.ascontiguousarray(piece.T) if turned else piece)
+            self.parameter[where] = tensor.astype(self.parameter.dtype)
+        elif turned:
+            put_turned(host[where], piece)
+        else:
+            host[where] = piece
 
     def fill(self, tensor: Tensor) -> None:
         """Set the parameter from the whole tensor as it is on disk; its dtype is converted."""

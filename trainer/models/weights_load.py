@@ -105,9 +105,8 @@ class _Entry:
         turn = outputs_first == weight.transposed
         pieces = self.file.pieces(self.stored, _PIECE_BYTES, region if outputs_first else region[::-1])
         for start, rows in pieces:
-            piece = np.ascontiguousarray(rows.T) if turn else rows
             place = ((first + start, 0) if outputs_first else (first, start))[: rows.ndim]
-            weight.fill_piece(place[::-1] if weight.transposed else place, paddle.to_tensor(piece))
+            weight.fill_piece(place[::-1] if weight.transposed else place, rows, turned=turn)
 
 
 def _plan(

@@ -16,6 +16,7 @@ import numpy as np
 import paddle
 from paddle import Tensor
 
+from trainer.models.host_memory import writable
 from trainer.models.weights import Weight, WeightMap
 
 if TYPE_CHECKING:
@@ -63,6 +64,12 @@ class Held:
     @paddle.no_grad()
     def put(self, array: np.ndarray) -> None:
         """Set the tensor from an array shaped like it, but without the filling behind a span."""
+        host = writable(self.tensor)
+        if host is not None:
+            flat = host.reshape(-1)
+            flat[: array.size] = array.reshape(-1)
+            flat[array.size :] = 0
+            return
         value = paddle.to_tensor(array).astype(self.tensor.dtype).reshape([-1])
         missing = self.tensor.size - value.size
         if missing:
