@@ -40,7 +40,7 @@ export function configPanel(current) {
         .map(({ family, name }) => get(path`/presets/${family}/${name}`, {}, { signal })));
       for (const each of shipped) presets.set(`${each.family}/${each.name}`, each.config);
       fill(preset, [...presets.keys()].map((name) => h("option", { value: name }, name)));
-      preset.value = closest(job.config, presets) ?? "";
+      preset.value = closest(job.config, job.resolved_config, presets) ?? "";
       show();
     } catch (error) {
       if (!isAbort(error)) fill(problem, problemBox(error));

@@ -34,13 +34,15 @@ function same(one, other) {
   return String(one).toLowerCase() === String(other).toLowerCase();
 }
 
-/** The name of the file that most arguments are equal to; null of none. */
-export function closest(given, presets) {
+/** The name of the file that a job is most like: of its model's family, then with most equal arguments; null of none. */
+export function closest(given, resolved, presets) {
+  const model = String(given.model_name_or_path ?? "").toLowerCase();
   let best = null;
   let most = -1;
   for (const [name, shipped] of presets) {
-    const equal = Object.keys(shipped).filter((each) => each in given && same(shipped[each], given[each])).length;
-    if (equal > most) [best, most] = [name, equal];
+    const equal = Object.keys(shipped).filter((each) => same(shipped[each], given[each] ?? resolved[each])).length;
+    const likeness = equal + (model.includes(name.split("/")[0]) ? 1000 : 0);
+    if (likeness > most) [best, most] = [name, likeness];
   }
   return best;
 }
