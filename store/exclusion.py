@@ -60,6 +60,28 @@ def exclude(session: Session, host: Host, why: str, policy: ExclusionPolicy) -> 
     )
 
 
+def note_memory_errors(
+    session: Session, host_name: str, counts: Mapping[str, int], policy: ExclusionPolicy
+) -> bool:
+    """Keep how many memory errors the devices of a host could not correct, by UUID; True when there are more
+    than there were, and the host is excluded because of them.
+    """
+    query = select(Host).where(Host.name == host_name).with_for_update()
+    host = session.execute(query, execution_options={"populate_existing": True}).scalar_one()
+    before = {str(device.get("uuid")): device.get("uncorrected_errors") or 0 for device in host.devices}
+    if all(counts.get(uuid, count) == count for uuid, count in before.items()):
+        return False
+    host.devices = [
+        {**device, "uncorrected_errors": counts.get(str(device.get("uuid")), 0)} for device in host.devices
+    ]
+    grown = {uuid: counts[uuid] for uuid, count in before.items() if counts.get(uuid, 0) > count}
+    if grown:
+        worst = ", ".join(f"{uuid}: {count}" for uuid, count in sorted(grown.items()))
+        exclude(session, host, f"memory errors that could not be corrected ({worst})", policy)
+    session.flush()
+    return bool(grown)
+
+
 def note_success(session: Session, host_name: str) -> None:
     """A job has succeeded on the host: what failed there before is not held against it."""
     host = session.get(Host, host_name)

@@ -11,9 +11,10 @@ from sqlalchemy.orm import Session
 from store.audit import add_action
 from store.clock import database_now
 from store.errors import NotFound
-from store.tables import Attempt, AttemptNode, Host, Job
+from store.tables import Attempt, AttemptNode, Base, Host, Job
 
-_DEVICES = select(Host.device, Host.devices).order_by(Host.name)
+_HOSTS = Base.metadata.tables["hosts"]
+_DEVICES = select(_HOSTS.c.device, _HOSTS.c.devices).order_by(_HOSTS.c.name)
 
 
 def register_host(
@@ -34,11 +35,12 @@ def register_host(
     """
     now = database_now(session)
     known = session.get(Host, name)
+    counted = {} if known is None else {each.get("uuid"): each for each in known.devices}
     host = session.merge(
         Host(
             name=name,
             device=device,
-            devices=[dict(entry) for entry in devices],
+            devices=[_as_known(entry, counted) for entry in devices],
             labels=dict(labels or {}),
             info=dict(info or {}),
             accepts_jobs=True,
@@ -48,6 +50,12 @@ def register_host(
     )
     session.flush()
     return host
+
+
+def _as_known(entry: Mapping[str, Any], known: Mapping[Any, Mapping[str, Any]]) -> dict[str, Any]:
+    """The device with the errors that were counted on it before."""
+    before = known.get(entry["uuid"], {}) if "uuid" in entry else {}
+    return {**entry, **{key: before[key] for key in ("uncorrected_errors",) if key in before}}
 
 
 def heartbeat_host(session: Session, name: str) -> bool:

@@ -1,16 +1,12 @@
 """The devices of this host, and which of them a trainer gets to see."""
 
-import csv
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from store.settings import Settings
+from worker import nvml
 from worker.capacity import host_memory
-
-_NVIDIA_SMI = ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits")
-_MIB = 1 << 20
 
 
 class DeviceError(Exception):
@@ -25,22 +21,29 @@ def device_kind(settings: Settings) -> str:
 def host_devices(settings: Settings, environment: Mapping[str, str]) -> list[dict[str, Any]]:
     """The devices that `settings.devices` names: one description each, "index" counts from 0.
 
-    `memory_bytes` is the memory of a GPU (None: the driver does not say), or a slot's share of the host's.
+    `memory_bytes` is the memory of a GPU (None: the driver does not say), or a slot's share of the host's. A
+    GPU has a `uuid` and a `compute_mode` too.
 
-    Raises: DeviceError when there are fewer GPUs than that.
+    Raises: DeviceError when there are fewer GPUs than that, or one takes no processes.
     """
     kind, _, count = settings.devices.partition(":")
     if kind == "cpu":
         slots = int(count or 1)
         share = host_memory() // max(slots, 1)
         return [{"index": index, "name": "CPU slot", "memory_bytes": share} for index in range(slots)]
-    found = _visible(_gpus(), environment)
+    found = _visible(environment)
     wanted = int(count) if count else len(found)
     if wanted > len(found) or not found:
         raise DeviceError(
-            f"devices: got {settings.devices!r}, but {len(found)} GPUs are visible on this host. "
-            "Set REGATTA_DEVICES to what is there, for example cpu:1."
+            f"devices: got {settings.devices!r}, but {len(found)} GPUs are visible on this host. Install "
+            "regatta[gpu] and the driver, or set REGATTA_DEVICES to what is there, for example cpu:1."
         )
+    for gpu in found[:wanted]:
+        if gpu["compute_mode"] == "prohibited":
+            raise DeviceError(
+                f"devices: GPU {gpu['id']} ({gpu['uuid']}) has the compute mode 'prohibited', in which it "
+                "takes no processes. Set it to 'default' (nvidia-smi -c 0), or hide it by CUDA_VISIBLE_DEVICES."
+            )
     return [{"index": index, **gpu} for index, gpu in enumerate(found[:wanted])]
 
 
@@ -56,39 +59,16 @@ def device_environment(
         cores = len(os.sched_getaffinity(0))
         variables["OMP_NUM_THREADS"] = str(max(1, cores // slots))
     if device_kind(settings) == "gpu":
-        ids = _visible_ids(environment)
-        visible = [ids[index] for index in indices] if ids is not None else map(str, indices)
-        variables["CUDA_VISIBLE_DEVICES"] = ",".join(visible)
+        # numbers would mean other devices where drivers and CUDA do not count alike
+        gpus = _visible(environment)
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[index]["uuid"] for index in indices)
     return variables
 
 
-def _gpus() -> list[dict[str, Any]]:
-    """What the NVIDIA driver reports; nothing where there is no driver."""
-    try:
-        output = subprocess.run(_NVIDIA_SMI, capture_output=True, text=True, check=True, timeout=30).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    rows = csv.reader(output.splitlines(), skipinitialspace=True)
-    return [
-        {"id": index, "uuid": uuid, "name": name, "memory_bytes": _bytes(memory)}
-        for index, uuid, name, memory in rows
-    ]
-
-
-def _bytes(mebibytes: str) -> int | None:
-    """Drivers of GPUs without memory of their own say that it is not available."""
-    return int(mebibytes) * _MIB if mebibytes.isdigit() else None
-
-
-def _visible(gpus: list[dict[str, Any]], environment: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Those that CUDA_VISIBLE_DEVICES allows, in its order."""
-    ids = _visible_ids(environment)
-    if ids is None:
-        return gpus
-    known = {name: gpu for gpu in gpus for name in (gpu["id"], gpu["uuid"])}
-    return [known[name] for name in ids if name in known]
-
-
-def _visible_ids(environment: Mapping[str, str]) -> list[str] | None:
+def _visible(environment: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The GPUs that CUDA_VISIBLE_DEVICES allows, in its order."""
     value = environment.get("CUDA_VISIBLE_DEVICES")
-    return None if value is None else [part.strip() for part in value.split(",") if part.strip()]
+    if value is None:
+        return nvml.devices()
+    known = {name: gpu for gpu in nvml.devices() for name in (gpu["id"], gpu["uuid"])}
+    return [known[name] for name in map(str.strip, value.split(",")) if name in known]

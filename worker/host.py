@@ -5,15 +5,17 @@ import os
 import platform
 import threading
 import time
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import psutil
 
 from store.database import Database
+from store.exclusion import note_memory_errors
 from store.hosts import heartbeat_host, register_host, set_accepts_jobs
 from store.settings import Settings
 from store.wake import SCHEDULER, wake
+from worker import nvml
 from worker.cleaning import remove_forgotten_workspaces
 from worker.devices import device_kind, host_devices
 
@@ -33,6 +35,7 @@ class HostPresence(threading.Thread):
         self._database = database
         self._devices = host_devices(settings, os.environ)
         self._withdrawn = threading.Event()
+        self._registered = False
         self._clean_at = 0.0
 
     @property
@@ -41,14 +44,18 @@ class HostPresence(threading.Thread):
         return len(self._devices)
 
     def run(self) -> None:
-        registered = False
         while not self._withdrawn.is_set():
             try:
-                registered = self._beat() if registered else self._register()
+                self.report()
                 self._clean()
             except Exception as error:
                 log.warning("the host could not report itself: %s", error)
             self._withdrawn.wait(self._settings.heartbeat_s)
+
+    def report(self) -> bool:
+        """Register, or beat once that is done; False when the service has forgotten the host meanwhile."""
+        self._registered = self._beat() if self._registered else self._register()
+        return self._registered
 
     def withdraw(self) -> None:
         """Take no new jobs from now on; those that run here go on."""
@@ -79,16 +86,31 @@ class HostPresence(threading.Thread):
                 log.info("removed the workspace of job %s, which was deleted", job_id)
 
     def _beat(self) -> bool:
+        errors = nvml.uncorrected_errors() if device_kind(self._settings) == "gpu" else {}
         with self._database.transaction() as session:
-            return heartbeat_host(session, self._settings.host_name)
+            known = heartbeat_host(session, self._settings.host_name)
+            if known and errors:
+                policy = self._settings.retry_policy.exclusion
+                note_memory_errors(session, self._settings.host_name, errors, policy)
+            return known
 
 
 def _info() -> dict[str, Any]:
     return {
         "regatta": version("regatta"),
+        "paddle": _version_of("paddlepaddle-gpu") or _version_of("paddlepaddle"),
+        "driver": nvml.driver_version(),
         "python": platform.python_version(),
         "system": platform.platform(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": psutil.virtual_memory().total,
         "worker_pid": os.getpid(),
     }
+
+
+def _version_of(package: str) -> str | None:
+    """The version of a package that is installed; None when it is not."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

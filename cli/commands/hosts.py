@@ -20,7 +20,7 @@ def add_to(app: typer.Typer) -> None:
 
 @hosts.command("list")
 def list_hosts(as_json: AsJson = False) -> None:
-    """List hosts, their devices in use, and whether they get jobs."""
+    """List hosts: what they have and run, and whether they get jobs."""
     from cli.client import Client
     from cli.output import moment, print_json, print_rows
 
@@ -30,7 +30,7 @@ def list_hosts(as_json: AsJson = False) -> None:
         print_json(found)
         return
     print_rows(
-        ("Host", "Devices", "In use", "Jobs", "State", "Heartbeat", "Reason"),
+        ("Host", "Devices", "In use", "Jobs", "State", "Heartbeat", "Memory", "Versions", "Reason"),
         (
             (
                 host["name"],
@@ -39,6 +39,8 @@ def list_hosts(as_json: AsJson = False) -> None:
                 str(len(host["running"])),
                 _state(host),
                 moment(host["heartbeat_at"]),
+                _memory(host),
+                _versions(host),
                 host["cordon_reason"] or host["exclusion_reason"],
             )
             for host in found
@@ -76,6 +78,17 @@ def _tell(name: str, what: str, query: Mapping[str, str], as_json: bool) -> None
         print_json(host)
     else:
         print(f"{host['name']}: {_state(host)}, {len(host['running'])} running")
+
+
+def _memory(host: Mapping[str, Any]) -> str:
+    size = host["info"].get("memory_bytes")
+    return "" if size is None else f"{size / 2**30:.0f} GiB"
+
+
+def _versions(host: Mapping[str, Any]) -> str:
+    """Of what the host runs, as far as it has told."""
+    told = ((name, host["info"].get(name)) for name in ("regatta", "paddle", "driver"))
+    return ", ".join(f"{name} {version}" for name, version in told if version)
 
 
 def _state(host: Mapping[str, Any]) -> str:
