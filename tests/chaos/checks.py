@@ -57,7 +57,7 @@ def terminal_states(platform: Platform, wanted: Sequence[Wanted]) -> list[str]:
     """Nothing has happened to a job after its end."""
     complaints = []
     for job in wanted:
-        rows = platform.pages(f"/jobs/{job.job_id}/events", type="status")
+        rows = platform.pages(f"/jobs/{job.job_id}/events")
         statuses = [row["to_status"] for row in rows if row["type"] == "status"]
         final = [status in ("succeeded", "failed", "cancelled") for status in statuses]
         if final.count(True) != 1 or not final[-1]:

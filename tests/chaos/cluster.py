@@ -19,11 +19,15 @@ from pathlib import Path
 
 import httpx
 import psutil
-from sqlalchemy import make_url
+from sqlalchemy import make_url, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from store.broker import Broker, ensure_broker
 from store.database import Database
+from store.hosts import list_hosts
 from store.migrate import upgrade
+from store.tables import Lease
+from store.wake import SCHEDULER
 from tests.worker.cable import Cable
 from worker.spec import EVENTS_VARIABLE
 from worker.strays import spec_of_runner
@@ -151,6 +155,22 @@ class Cluster:
 
     def parts(self) -> list[Part]:
         return [self.api, self.scheduler, *(host.worker for host in self.hosts)]
+
+    def works(self, part: Part) -> bool:
+        """Whether a part has come up since it was started: one that is killed again before does nothing."""
+        pid = part.process.pid if part.process is not None and part.process.poll() is None else None
+        if pid is None:
+            return False
+        if part is self.api:
+            with contextlib.suppress(httpx.HTTPError):
+                return httpx.get(f"{self.url}/healthz", trust_env=False, timeout=2).is_success
+            return False
+        with contextlib.suppress(SQLAlchemyError), self.database.reading() as session:
+            if part is self.scheduler:
+                owners = session.execute(select(Lease.owner).where(Lease.name == SCHEDULER)).scalars()
+                return any(f"/{pid}/" in owner for owner in owners)
+            return any(host.info.get("worker_pid") == pid for host in list_hosts(session))
+        return False
 
     def kill_broker(self) -> int:
         os.kill(self.broker.pid, signal.SIGKILL)

@@ -41,15 +41,15 @@ Fault = Callable[[Cluster, float], Done | None]
 
 
 def kill_worker(cluster: Cluster, choice: float) -> Done | None:
-    return _kill(_one(cluster.hosts, choice).worker)
+    return _kill(cluster, _one(cluster.hosts, choice).worker)
 
 
 def kill_api(cluster: Cluster, _choice: float) -> Done | None:
-    return _kill(cluster.api)
+    return _kill(cluster, cluster.api)
 
 
 def kill_scheduler(cluster: Cluster, _choice: float) -> Done | None:
-    return _kill(cluster.scheduler)
+    return _kill(cluster, cluster.scheduler)
 
 
 def kill_broker(cluster: Cluster, _choice: float) -> Done | None:
@@ -130,8 +130,8 @@ def _one(hosts: list[Host], choice: float) -> Host:
     return hosts[int(choice * len(hosts))]
 
 
-def _kill(part: Part) -> Done | None:
-    pid = part.kill()
+def _kill(cluster: Cluster, part: Part) -> Done | None:
+    pid = part.kill() if cluster.works(part) else None
     return None if pid is None else Done(f"{part.name}, process {pid}", part.start)
 
 

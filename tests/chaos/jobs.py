@@ -75,7 +75,9 @@ class Material:
 def plan_jobs(
     seed: int, count: int, seconds: float, steps: int, material: Material, nodes: Sequence[int] = (1,)
 ) -> list[Wanted]:
-    """So many jobs over the first part of a run, which follow from the seed alone."""
+    """So many jobs, a third at the beginning and the others over the first part of a run, which follow from
+    the seed alone.
+    """
     chance = random.Random(seed + 1)
     wanted: list[Wanted] = []
     tasks = ("finetune", "finetune", "dpo", "kto", "merge", "quantize", "export", "evaluate")
@@ -85,7 +87,8 @@ def plan_jobs(
         uses = chance.choice(adapters) if task == "merge" and adapters else None
         if task == "merge" and uses is None:
             task = "finetune"
-        job = Wanted(number, chance.uniform(0, 0.6 * seconds), task, _config(task, steps, chance, material))
+        at_s = chance.uniform(0, 0.6 * seconds) if number >= count // 3 else 0.0
+        job = Wanted(number, at_s, task, _config(task, steps, chance, material))
         if uses is not None:
             job.uses = uses
             job.at_s = max(job.at_s, wanted[uses].at_s + 1)

@@ -80,6 +80,10 @@ class Run:
         wanted = plan_jobs(
             options.seed, options.jobs, options.seconds, options.steps, self._material, options.nodes
         )
+        for job in wanted:
+            if job.at_s == 0.0:
+                self._submit(job, wanted)
+        self._begin = time.monotonic()
         users = [self._in_thread(self._use, job, wanted) for job in wanted]
         over = threading.Event()
         watcher = self._in_thread(self._watch, over)
@@ -143,15 +147,19 @@ class Run:
 
     def _use(self, job: Wanted, wanted: list[Wanted]) -> None:
         """Submit a job when it is time, and cancel it if that is planned."""
-        self._sleep_until(job.at_s)
-        while job.uses is not None and not wanted[job.uses].job_id:
-            time.sleep(0.1)
-        self._platform_of_thread().submit(job, wanted, f"seed-{self._options.seed}-{job.number}")
-        self._note("submitted", number=job.number, task=job.task, job_id=job.job_id)
+        if not job.job_id:
+            self._sleep_until(job.at_s)
+            while job.uses is not None and not wanted[job.uses].job_id:
+                time.sleep(0.1)
+            self._submit(job, wanted)
         if job.cancel_after_s is not None:
             self._sleep_until(job.at_s + job.cancel_after_s)
-            self._platform_of_thread().cancel(job)
+            Platform(self._cluster.url).cancel(job)
             self._note("cancelled", number=job.number, job_id=job.job_id, accepted=job.cancel_accepted)
+
+    def _submit(self, job: Wanted, wanted: list[Wanted]) -> None:
+        Platform(self._cluster.url).submit(job, wanted, f"seed-{self._options.seed}-{job.number}")
+        self._note("submitted", number=job.number, task=job.task, job_id=job.job_id)
 
     def _disturb(self) -> None:
         """Bring the planned faults about, one after the other; each is mended when its time is over."""
@@ -214,9 +222,6 @@ class Run:
         thread = threading.Thread(target=guarded, daemon=True)
         thread.start()
         return thread
-
-    def _platform_of_thread(self) -> Platform:
-        return Platform(self._cluster.url)
 
     def _sleep_until(self, at_s: float) -> None:
         time.sleep(max(0.0, self._begin + at_s - time.monotonic()))
