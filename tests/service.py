@@ -94,10 +94,12 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, complaint: Calla
 
 
 @contextlib.contextmanager
-def running_service(data_dir: Path, root: Path, *, devices: str = "cpu:1", **env: str) -> Iterator[Service]:
-    """`regatta up` on a free port until the block ends, then SIGTERM."""
+def running_service(
+    data_dir: Path, root: Path, *, data_root: Path | None = None, devices: str = "cpu:1", **env: str
+) -> Iterator[Service]:
+    """`regatta up` on a free port until the block ends, then SIGTERM; both roots are `root` unless told."""
     command = [sys.executable, "-m", "cli", "up", "--data-dir", str(data_dir), "--port", "0"]
-    command += ["--devices", devices, "--model-root", str(root), "--data-root", str(root)]
+    command += ["--devices", devices, "--model-root", str(root), "--data-root", str(data_root or root)]
     log = data_dir / "up.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=os.environ | env, stdout=output, stderr=subprocess.STDOUT)

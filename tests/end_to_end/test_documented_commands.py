@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,12 +46,3 @@ def test_from_a_tiny_model_to_a_quantized_one_and_a_graph(run, tmp_path: Path) -
         assert all((tmp_path / folder / name).is_file() for name in RAN)
     check = "\nassert logits.shape[:2] == [1, len(ids)], logits.shape\n"
     run(sys.executable, "-c", block("docs/cli.md", "python", "paddle.jit.load") + check)
-
-
-@pytest.mark.timeout(TIMEOUT_S)
-def test_the_readme_quantizes_and_exports_a_tuned_model(run, model: Path, tmp_path: Path) -> None:
-    shutil.copytree(model, tmp_path / "tuned")
-    shutil.copytree(REPOSITORY / "cli" / "demo" / "data", tmp_path / "data" / "harbour")
-    run("bash", "-euc", block("README.md", "sh", "train quantize"))
-    assert all((tmp_path / "quantized" / name).is_file() for name in RAN)
-    assert (tmp_path / "graph" / "model.json").is_file()
