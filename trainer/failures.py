@@ -18,6 +18,14 @@ _OUT_OF_MEMORY = (
     "cannot allocate memory",
     "bad_alloc",
 )
+_BROKEN_DEVICE = re.compile(
+    r"uncorrectable ecc|cudaErrorECCUncorrectable|hardware stack error|cudaErrorHardwareStackError"
+    r"|fallen off the bus|no cuda-capable device|cudaErrorNoDevice|gpu is lost",
+    re.IGNORECASE,
+)
+"""How the driver and CUDA say that a device is broken."""
+DEVICE = "device"
+"""Kind of the error of a task whose device is broken."""
 _DISK_FULL = (os.strerror(errno.ENOSPC).lower(), os.strerror(errno.EDQUOT).lower())
 """How the system says so; libraries pass it on in errors of their own."""
 DISK = "disk"
@@ -58,6 +66,8 @@ def _unexpected(error: BaseException) -> tuple[str, str]:
             "interrupted",
             "The trainer was interrupted before it could save; it goes on from its last checkpoint.",
         )
+    if _BROKEN_DEVICE.search(text):
+        return DEVICE, f"A device of the host is broken: {text[:_LONGEST]}. The log has the details."
     if isinstance(error, MemoryError) or any(words in text.lower() for words in _OUT_OF_MEMORY):
         return (
             "oom",

@@ -42,7 +42,7 @@ def host_devices(settings: Settings, environment: Mapping[str, str]) -> list[dic
         if gpu["compute_mode"] == "prohibited":
             raise DeviceError(
                 f"devices: GPU {gpu['id']} ({gpu['uuid']}) has the compute mode 'prohibited', in which it "
-                "takes no processes. Set it to 'default' (nvidia-smi -c 0), or hide it by CUDA_VISIBLE_DEVICES."
+                "takes no processes. Set another one (nvidia-smi -c 0), or hide it by CUDA_VISIBLE_DEVICES."
             )
     return [{"index": index, **gpu} for index, gpu in enumerate(found[:wanted])]
 

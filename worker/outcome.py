@@ -174,6 +174,8 @@ def _by_code(ending: Ending) -> Outcome:
         return _failed(ending, Reason.nan_loss, message)
     if kind == "oom":
         return _failed(ending, Reason.out_of_memory, message)
+    if kind == "device":
+        return _failed(ending, Reason.device_error, message)
     return _failed(ending, Reason.trainer_crashed, message)
 
 

@@ -17,3 +17,8 @@ def test_a_broken_connection_between_ranks_is_an_error_of_its_own_kind(
     assert describe(RuntimeError(text)).kind == "lost_peer"
     monkeypatch.delenv("PADDLE_TRAINERS_NUM")
     assert describe(RuntimeError(text)).kind == "internal"
+
+
+def test_a_broken_device_is_an_error_of_its_own_kind() -> None:
+    error = OSError("(External) CUDA error(214), uncorrectable ECC error encountered.")
+    assert describe(error).kind == "device"

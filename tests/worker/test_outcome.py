@@ -1,8 +1,10 @@
 import signal
+from typing import Any
 
 import pytest
 
 from store.reasons import Reason
+from store.reports import Certainty
 from store.states import Status
 from worker.outcome import Ending, Stop, decide
 
@@ -57,7 +59,14 @@ def test_the_exit_code_gives_the_reason(exit_code: int, reason: Reason):
     assert decided(exit_code) == (Status.failed, reason)
 
 
-@pytest.mark.parametrize(("kind", "reason"), [("nan_loss", Reason.nan_loss), ("oom", Reason.out_of_memory)])
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("nan_loss", Reason.nan_loss),
+        ("oom", Reason.out_of_memory),
+        ("device", Reason.device_error),
+    ],
+)
 def test_the_kind_of_the_error_gives_the_reason(kind: str, reason: Reason):
     error = {"msg": "The loss was not finite in 10 steps in a row.", "kind": kind}
     assert decided(1, error=error) == (Status.failed, reason)
@@ -134,3 +143,28 @@ def test_the_signal_is_told_beside_the_exit_code(exit_code: int, name: str | Non
 def test_a_trainer_that_left_because_its_lease_was_over_has_no_outcome():
     assert decide(Ending(75)) is None
     assert decide(Ending(75, stop=Stop.host_stopping)) is None
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "known", "reason", "certainty"),
+    [
+        (1, {"error": {"kind": "lost_peer", "msg": "m"}}, Reason.host_lost, Certainty.doubtful),
+        (-9, {"stop": Stop.deserted, "killed": True}, Reason.host_lost, Certainty.doubtful),
+        (1, {"stop": Stop.deserted, "error": {"kind": "oom", "msg": "m"}}, Reason.out_of_memory, None),
+        (0, {"result": STOPPED}, Reason.trainer_killed, Certainty.doubtful),
+        (0, {"stop": Stop.draining, "result": STOPPED}, Reason.host_stopping, Certainty.patient),
+        (128 + 6, {"error": {"kind": "rank_killed", "msg": "m"}}, Reason.trainer_crashed, Certainty.patient),
+        (128 + 9, {"error": {"kind": "rank_killed", "msg": "m"}}, Reason.trainer_killed, None),
+        (1, {"error": {"kind": "internal", "msg": "m"}}, Reason.trainer_crashed, None),
+    ],
+)
+def test_of_several_hosts_one_tells_how_sure_it_is_of_the_cause(
+    exit_code: int, known: dict[str, Any], reason: Reason, certainty: Certainty | None
+):
+    outcome = decide(Ending(exit_code, hosts=2, **known))
+    assert outcome is not None
+    assert (outcome.reason, outcome.certainty) == (reason, certainty or Certainty.certain)
+
+
+def test_a_host_that_is_alone_has_lost_no_other():
+    assert decided(1, error={"kind": "lost_peer", "msg": "m"}) == (Status.failed, Reason.trainer_crashed)
