@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from store.artifacts import CHUNK, Artifacts, LocalArtifacts, artifacts_for, checked_key
+from store.artifacts import CHUNK, Artifacts, FileEntry, LocalArtifacts, Manifest, artifacts_for, checked_key
 from store.errors import ArtifactError
 
 
@@ -203,3 +203,23 @@ def test_a_location_is_found_by_its_url_or_refused_with_the_remedy(tmp_path: Pat
         with pytest.raises(ArtifactError, match=r"expected file:///.*REGATTA_ARTIFACTS_URL") as refusal:
             artifacts_for(url)
         assert "secret" not in str(refusal.value)
+
+
+def test_a_directory_of_parts_is_there_once_it_is_complete(
+    artifacts: Artifacts, checkpoint: Path, tmp_path: Path
+) -> None:
+    other, key = tmp_path / "other", "jobs/1/checkpoint-3"
+    other.mkdir()
+    (other / "more.bin").write_bytes(b"more")
+    files = [*artifacts.publish_part(checkpoint, key), FileEntry("more.bin", 4, "none")]
+    with pytest.raises(FileNotFoundError):
+        artifacts.manifest(key)
+    with pytest.raises(ArtifactError, match=r"more\.bin, which another host has stored, is not there"):
+        artifacts.complete(key, Manifest(tuple(files)))
+    for _ in range(2):
+        files[-1:] = artifacts.publish_part(other, key)
+    artifacts.complete(key, Manifest(tuple(files)))
+    fetched = tmp_path / "fetched"
+    assert artifacts.fetch_directory(key, fetched) == artifacts.manifest(key) == Manifest(tuple(files))
+    assert (fetched / "more.bin").read_bytes() == b"more"
+    assert (fetched / "config.json").read_text() == "{}"
