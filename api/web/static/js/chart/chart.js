@@ -144,8 +144,9 @@ export class Chart {
   }
 
   #tell() {
+    const [, high] = this.#visibleRange();
     const items = this.#series.filter(({ xs }) => xs.length).map((one) => {
-      const at = one.at >= 0 ? one.at : one.xs.length - 1;
+      const at = one.at >= 0 ? one.at : Math.max(0, indexOf(one.xs, high + 1e-9) - 1);
       return { ...one, step: one.xs[at], value: one.shown[at] };
     });
     if (this.#readout.children.length !== items.length) {

@@ -50,7 +50,7 @@ function card(item, isResult) {
       h("span", { class: "hint number" }, `${item.step === null ? "" : `step ${number(item.step)} · `}${bytes(item.bytes)} · ${moment(item.created_at)}`),
       downloadLink(item.links.archive, `${isResult ? "result" : item.name}.tar`, "Download all (tar)", `Download ${title} as a tar archive`)),
     metrics.length > 0 && h("dl", { class: "facts columns" }, metrics.map(([name, value]) => h("div", {}, h("dt", {}, words(name)), h("dd", {}, name.endsWith("_bytes") ? bytes(value) : number(value))))),
-    h("details", {}, h("summary", {}, `${item.files.length} files`), fileTable(item, title)));
+    h("details", {}, h("summary", {}, item.files.length === 1 ? "1 file" : `${item.files.length} files`), fileTable(item, title)));
 }
 
 function fileTable(item, title) {

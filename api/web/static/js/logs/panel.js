@@ -10,7 +10,7 @@ import { LineList } from "./list.js";
 
 const TAIL = 10_000;
 const PAGE = 5000;
-const TYPING_MS = 120;
+const TYPING_MS = 60;
 
 export function logsPanel(jobId) {
   const base = path`/jobs/${jobId}/logs`;
