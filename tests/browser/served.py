@@ -8,8 +8,10 @@ from typing import Any
 
 import httpx
 
+from store.attempts import Node, claim, place
 from store.database import Database
 from store.hosts import register_host
+from store.jobs import existing_job
 from store.settings import Settings
 from tests.api.parts import Job, serving
 
@@ -49,11 +51,23 @@ class Served:
         """The hands of the worker that runs a job."""
         return Job(job_id, self.database, self.settings)
 
-    def host(self, name: str, device: str = "cpu", devices: int = 1, **about: Any) -> None:
+    def host(
+        self, name: str, device: str = "cpu", devices: int = 1, memory: int = 8 << 30, **about: Any
+    ) -> None:
         """Register a host that has just said that it lives."""
-        offered = [{"index": index, "memory_bytes": 8 << 30} for index in range(devices)]
+        offered = [{"index": index, "memory_bytes": memory} for index in range(devices)]
         with self.database.transaction() as session:
             register_host(session, name, device=device, devices=offered, **about)
+
+    def start(self, job: Job, host: str = "", devices: tuple[int, ...] = (0,)) -> None:
+        """Place a job on a host, by default one of its own, that claims it and starts it."""
+        if not host:
+            host = f"berth-{job.id[-6:]}"
+            self.host(host)
+        with self.database.transaction() as session:
+            assert place(session, existing_job(session, job.id), [Node(host, devices)])
+            assert claim(session, job.id, 1, host, "runner", ttl_s=3600)
+        job.nudge()
 
     def upload(self, name: str, lines: str, split: str = "train") -> dict[str, Any]:
         """POST a data set that must be accepted."""
