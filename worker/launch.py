@@ -141,7 +141,9 @@ def prepare(settings: Settings, claimed: Claim, owner: str, renewed_at: float) -
         attempt=claimed.attempt,
         owner=owner,
         command=trainer_command(claimed, files),
-        env=device_environment(settings, claimed.devices, os.environ) | _roots(settings, files),
+        env=device_environment(settings, claimed.devices, os.environ)
+        | _roots(settings, files)
+        | ({"PORT_RANGE": settings.gang_ports} if settings.gang_ports and len(claimed.nodes) > 1 else {}),
         workspace=str(files.path),
         output_dir=output_dir,
         timeout_s=claimed.timeout_s,
@@ -152,6 +154,9 @@ def prepare(settings: Settings, claimed: Claim, owner: str, renewed_at: float) -
         stop_grace_s=settings.stop_grace_s,
         inputs=inputs,
         fresh_attempt=claimed.fresh_attempt,
+        rank=claimed.rank,
+        hosts=len(claimed.nodes),
+        first_rank=claimed.rank * len(claimed.devices),
     )
     spec.write()
     return spec
@@ -161,10 +166,15 @@ def trainer_command(claimed: Claim, files: Workspace) -> tuple[str, ...]:
     """The command line of the trainer: a process for each device, and its log in the attempt's folder."""
     # -P: nothing that a job writes into its workspace may pass for a module
     words = (sys.executable, "-P", "-m", "trainer", claimed.task, str(files.config))
-    if len(claimed.devices) == 1:
+    hosts = len(claimed.nodes)
+    if len(claimed.devices) == 1 and hosts == 1:
         return words
     logs = str(files.attempt(claimed.attempt).path)
-    return (*words, "--nproc", str(len(claimed.devices)), "--logs", logs, "--no-echo")
+    words = (*words, "--nproc", str(len(claimed.devices)), "--logs", logs, "--no-echo")
+    if hosts == 1:
+        return words
+    # where they meet is known when all hosts have come together (see `worker.gang`)
+    return (*words, "--nnodes", str(hosts), "--rank", str(claimed.rank), "--separate-hosts")
 
 
 def _roots(settings: Settings, files: Workspace) -> dict[str, str]:
