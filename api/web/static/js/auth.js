@@ -5,6 +5,7 @@ import { openDialog } from "./dialog.js";
 
 const NAME = "regatta.key";
 let asking = null;
+let declined = false;
 let unstored = "";
 
 /** The key in use; empty without one. */
@@ -18,6 +19,7 @@ export function currentKey() {
 
 /** Use a key from now on; empty: none. */
 export function useKey(key) {
+  declined = false;
   unstored = key;
   try {
     if (key) sessionStorage.setItem(NAME, key);
@@ -34,6 +36,11 @@ export function authorization() {
   return key ? { Authorization: `Bearer ${key}` } : {};
 }
 
+/** After a question was left, nothing asks again by itself until another page is shown. */
+export function mayAskAgain() {
+  declined = false;
+}
+
 /**
  * Ask the person for a key; requests that fail at the same time share the question.
  *
@@ -41,6 +48,7 @@ export function authorization() {
  * @returns {Promise<boolean>} whether there is a new key
  */
 export function askForKey(why) {
+  if (declined) return Promise.resolve(false);
   asking ??= ask(why).finally(() => {
     asking = null;
   });
@@ -62,7 +70,8 @@ async function ask(why) {
     confirm: "Use key",
   });
   const key = input.value.trim();
-  if (!answer || !key) return false;
+  declined = !answer || !key;
+  if (declined) return false;
   useKey(key);
   return true;
 }

@@ -1,6 +1,6 @@
 // Starts the dashboard: pages, theme, key, and the line that tells a lost connection.
 
-import { askForKey, currentKey, useKey } from "./auth.js";
+import { askForKey, currentKey, mayAskAgain, useKey } from "./auth.js";
 import { startRouter } from "./router.js";
 import { startTheme } from "./theme.js";
 
@@ -15,6 +15,7 @@ function startKey(button) {
     button.textContent = currentKey() ? "Forget key" : "Use a key";
   };
   button.addEventListener("click", async () => {
+    mayAskAgain();
     if (currentKey()) useKey("");
     else if (!(await askForKey("What you do from now on is done with this key."))) return;
     router.again();

@@ -2,6 +2,7 @@
 // `root` and gives a function that ends it, or nothing.
 
 import { announce } from "./announce.js";
+import { mayAskAgain } from "./auth.js";
 import { fill, h } from "./dom.js";
 import { isAbort, problemBox } from "./problems.js";
 
@@ -57,6 +58,7 @@ export function startRouter(root, nav) {
     const [page, query] = (location.hash.slice(1) || HOME.slice(1)).split("?");
     if (!page.startsWith("/")) return; // a link within the page, such as the one that skips the navigation
     leave();
+    mayAskAgain();
     const controller = new AbortController();
     const { signal } = controller;
     let cleanup = null;
