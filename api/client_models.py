@@ -24,6 +24,7 @@ SHOWN = (
     "Checkpoint",
     "Dataset",
     "Pipeline",
+    "Host",
     "ProblemItem",
 )
 """What the client gives; what these consist of comes with them."""

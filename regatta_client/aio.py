@@ -21,6 +21,7 @@ from regatta_client.models import (
     Dataset,
     Event,
     File,
+    Host,
     Job,
     LogLine,
     Metric,
@@ -60,6 +61,7 @@ class AsyncRegatta:
         self.checkpoints = AsyncCheckpoints(self.connection, patience_s)
         self.datasets = AsyncDatasets(self.connection)
         self.pipelines = AsyncPipelines(self.connection)
+        self.hosts = AsyncHosts(self.connection)
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -304,3 +306,23 @@ class AsyncPipelines(_Resource):
     async def delete(self, pipeline_id: str) -> None:
         """Forget a pipeline that has ended, and its jobs."""
         await self._run(calls.delete_pipeline(pipeline_id))
+
+
+class AsyncHosts(_Resource):
+    """Hosts, and keeping jobs away from them, which wants a key with the scope `admin`."""
+
+    def list(self) -> AsyncIterator[Host]:
+        """All hosts that have ever registered, by name."""
+        return self._items("/hosts", Host)
+
+    async def cordon(self, name: str, reason: str = "") -> Host:
+        """Give a host no new jobs until it is uncordoned; those that run there go on."""
+        return await self._run(calls.host_call(name, "cordon", reason))
+
+    async def drain(self, name: str, reason: str = "") -> Host:
+        """Cordon a host, and let the jobs that run there stop with a checkpoint and go on elsewhere."""
+        return await self._run(calls.host_call(name, "drain", reason))
+
+    async def uncordon(self, name: str) -> Host:
+        """Give a host jobs again, also one that was excluded because of what failed there."""
+        return await self._run(calls.host_call(name, "uncordon"))

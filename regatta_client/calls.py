@@ -10,7 +10,17 @@ from uuid import uuid4
 from pydantic import BaseModel
 
 from regatta_client.connection import path_of
-from regatta_client.models import Checkpoint, Dataset, Event, Job, LogLine, Metric, Pipeline, Validation
+from regatta_client.models import (
+    Checkpoint,
+    Dataset,
+    Event,
+    Host,
+    Job,
+    LogLine,
+    Metric,
+    Pipeline,
+    Validation,
+)
 from regatta_client.sse import Event as StreamEvent
 
 T = TypeVar("T")
@@ -179,6 +189,11 @@ def cancel_pipeline(pipeline_id: str) -> Call[Pipeline]:
 
 def delete_pipeline(pipeline_id: str) -> Call[None]:
     return Call("DELETE", path_of("pipelines", pipeline_id), type(None))
+
+
+def host_call(name: str, what: Literal["cordon", "drain", "uncordon"], reason: str = "") -> Call[Host]:
+    options = {"repeat": True, "params": {"reason": reason or None}}
+    return Call("POST", path_of("hosts", name, what), Host, options)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ Reason = (
         "artifacts_unavailable",
         "host_failed",
         "host_lost",
+        "device_error",
         "start_timeout",
         "host_stopping",
         "preempted",
@@ -508,3 +509,44 @@ class Pipeline(BaseModel):
     jobs: list[PipelineJob]
     links: dict[str, str]
     """Addresses of what belongs to this, by name"""
+
+
+class RunningPart(BaseModel):
+    """The part of a job's attempt that a host runs."""
+
+    job_id: str | None
+    """null for a job of another project"""
+    attempt: int
+    rank: int
+    devices: list[int]
+
+
+class Host(BaseModel):
+    """A machine with devices."""
+
+    name: str
+    device: str
+    """Kind of its devices"""
+    devices: list[dict[str, Any]]
+    labels: dict[str, Any]
+    info: dict[str, Any]
+    accepts_jobs: bool
+    """Whether its worker takes jobs"""
+    cordoned: bool
+    """Whether an administrator keeps new jobs away"""
+    draining: bool
+    """Whether what runs there is to stop and go on elsewhere"""
+    cordon_reason: str
+    excluded: bool
+    """Whether it gets no jobs because of attempts that failed there"""
+    exclusion_reason: str
+    """What has failed there; empty when nothing has excluded it"""
+    excluded_until: datetime | None
+    """null: until it is uncordoned, if it is excluded"""
+    alive: bool
+    """Whether its last heartbeat is fresh enough to get jobs"""
+    registered_at: datetime
+    """RFC 3339, UTC"""
+    heartbeat_at: datetime
+    """RFC 3339, UTC"""
+    running: list[RunningPart]

@@ -21,6 +21,7 @@ from regatta_client.models import (
     Dataset,
     Event,
     File,
+    Host,
     Job,
     LogLine,
     Metric,
@@ -60,6 +61,7 @@ class Regatta:
         self.checkpoints = Checkpoints(self.connection, patience_s)
         self.datasets = Datasets(self.connection)
         self.pipelines = Pipelines(self.connection)
+        self.hosts = Hosts(self.connection)
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -287,3 +289,23 @@ class Pipelines(_Resource):
     def delete(self, pipeline_id: str) -> None:
         """Forget a pipeline that has ended, and its jobs."""
         self._run(calls.delete_pipeline(pipeline_id))
+
+
+class Hosts(_Resource):
+    """Hosts, and keeping jobs away from them, which wants a key with the scope `admin`."""
+
+    def list(self) -> Iterator[Host]:
+        """All hosts that have ever registered, by name."""
+        return self._items("/hosts", Host)
+
+    def cordon(self, name: str, reason: str = "") -> Host:
+        """Give a host no new jobs until it is uncordoned; those that run there go on."""
+        return self._run(calls.host_call(name, "cordon", reason))
+
+    def drain(self, name: str, reason: str = "") -> Host:
+        """Cordon a host, and let the jobs that run there stop with a checkpoint and go on elsewhere."""
+        return self._run(calls.host_call(name, "drain", reason))
+
+    def uncordon(self, name: str) -> Host:
+        """Give a host jobs again, also one that was excluded because of what failed there."""
+        return self._run(calls.host_call(name, "uncordon"))

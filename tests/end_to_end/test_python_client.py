@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from regatta_client import AsyncRegatta, InvalidError, JobDidNotSucceedError, Regatta
+from regatta_client import AsyncRegatta, InvalidError, JobDidNotSucceedError, NotFoundError, Regatta
 from tests.service import Service
 
 ENDLESS = 1_000_000
@@ -77,6 +77,23 @@ def test_a_wrong_job_is_refused_with_its_problems(client: Regatta, model: Path) 
     with pytest.raises(InvalidError) as refusal:
         client.jobs.submit("finetune", config(model, "no-such-data", 3))
     assert ["body", "config", "dataset_name_or_path"] in [problem.loc for problem in refusal.value.problems]
+
+
+def test_hosts_are_cordoned_drained_and_opened_again(client: Regatta, url: str) -> None:
+    (host,) = client.hosts.list()
+    assert (host.device, len(host.devices), host.alive, host.excluded) == ("cpu", 1, True, False)
+    assert client.hosts.cordon(host.name, "a fan is broken").cordon_reason == "a fan is broken"
+
+    async def drain() -> list[tuple[bool, bool]]:
+        async with AsyncRegatta(url) as other:
+            drained = await other.hosts.drain(host.name)
+            opened = await other.hosts.uncordon(host.name)
+            listed = [each async for each in other.hosts.list()]
+        return [(each.cordoned, each.draining) for each in (drained, opened, *listed)]
+
+    assert asyncio.run(drain()) == [(True, True), (False, False), (False, False)]
+    with pytest.raises(NotFoundError):
+        client.hosts.uncordon("no-such-host")
 
 
 def test_logs_are_followed_over_a_restart_without_a_line_twice(
