@@ -190,6 +190,20 @@ def test_a_line_that_is_on_its_way_is_waited_for_until_the_job_is_over(
     assert positions(page.lines) == numbers(1, 5, 8)
 
 
+def test_lines_that_were_lost_with_a_host_are_passed_once_a_later_attempt_has_written(
+    stream: LogStream, archive: LogArchive
+) -> None:
+    archive.append(JOB, lines(1, 1, 4))
+    archive.append(JOB, lines(1, 9, 12))
+    assert positions(read_logs(stream, archive, JOB).lines) == numbers(1, 1, 4)
+    archive.compact(JOB, 1)  # what is missing may still come
+    archive.append(JOB, lines(2, 1, 2))
+    there = numbers(1, 1, 4) + numbers(1, 9, 12) + numbers(2, 1, 2)
+    assert positions(read_logs(stream, archive, JOB).lines) == there
+    archive.append(JOB, lines(1, 5, 8))
+    assert positions(read_logs(stream, archive, JOB).lines) == numbers(1, 1, 12) + numbers(2, 1, 2)
+
+
 def test_lines_of_one_trainer_process_are_found_among_the_others(
     stream: LogStream, archive: LogArchive
 ) -> None:
