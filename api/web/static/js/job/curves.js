@@ -70,7 +70,7 @@ export function curvesPanel(jobId) {
 
   function seriesOf(name, label, place) {
     const isEval = name.startsWith("eval/");
-    return { name: label, color: COLORS[place], dots: isEval, ...metrics.series.get(name) };
+    return { name: label, color: COLORS[place], dots: isEval, dash: isEval || !place ? [] : [5, 4], ...metrics.series.get(name) };
   }
 
   async function showDetail(range, signal) {
