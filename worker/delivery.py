@@ -76,8 +76,11 @@ class Delivery:
 
 
 def rank_of(folder: AttemptFolder) -> int:
-    """Which of the hosts of an attempt this one was."""
-    return Spec.read(folder.spec).rank
+    """Which of the hosts of an attempt this one was; 0 where it got so little done that there is no spec."""
+    try:
+        return Spec.read(folder.spec).rank
+    except FileNotFoundError:
+        return 0
 
 
 def _log_steps(
