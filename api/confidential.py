@@ -7,7 +7,7 @@ from api.problems import ApiError, sentence
 from api.service import Service
 from store.errors import StoreError
 from store.secretbox import SecretBox, Unreadable, open_box
-from store.secrets import MOST_SECRETS, list_secrets, name_problem, value_problem
+from store.secrets import MOST_SECRETS, name_problem, value_problem
 from trainer.config.problems import Problem
 from trainer.config.values import show
 
@@ -49,9 +49,13 @@ def encrypted(service: Service, secrets: Mapping[str, str]) -> dict[str, str]:
     return {name: box.encrypt(value) for name, value in secrets.items()}
 
 
-def leaks(service: Service, project: str, body: Mapping[str, Any]) -> list[Problem]:
-    """The places of a job's body, beside its `secrets`, that hold the value of one: they would be shown."""
-    values = _known_values(service, project) | dict(body.get("secrets") or {})
+def leaks(service: Service, stored: Mapping[str, str], body: Mapping[str, Any]) -> list[Problem]:
+    """The places of a job's body, beside its `secrets`, that hold the value of one: they would be shown.
+
+    Args:
+        stored: the secrets of its project, encrypted, by name.
+    """
+    values = _known_values(service, stored) | dict(body.get("secrets") or {})
     if not values:
         return []
     problems = []
@@ -63,15 +67,13 @@ def leaks(service: Service, project: str, body: Mapping[str, Any]) -> list[Probl
     return problems
 
 
-def _known_values(service: Service, project: str) -> dict[str, str]:
-    """The project's secrets that this server can read."""
-    with service.database.reading() as session:
-        rows = list_secrets(session, project)
-    if not rows:
+def _known_values(service: Service, stored: Mapping[str, str]) -> dict[str, str]:
+    """The secrets that this server can read."""
+    if not stored:
         return {}
     box = box_of(service)
     try:
-        return {row.name: box.decrypt(row.ciphertext) for row in rows}
+        return {name: box.decrypt(ciphertext) for name, ciphertext in stored.items()}
     except Unreadable as error:
         raise ApiError("no-secret-key", sentence(error)) from error
 

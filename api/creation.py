@@ -5,20 +5,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sqlalchemy.orm import Session
+
 from api.confidential import encrypted, leaks
 from api.estimate import with_estimate
 from api.principal import Principal
 from api.problems import ApiError, invalid
 from api.resources import Offer
-from api.schemas.estimates import Estimate
 from api.service import Service
 from api.sources import Sources, StoredSources
 from api.submission import Submission, check
 from api.webhooks import Prepared, prepare
 from store import idempotency, jobs, tables, wake
 from store.errors import IdempotencyConflict
-from store.hosts import list_hosts
+from store.hosts import devices_of_hosts
 from store.inputs import InputGone
+from store.secrets import secrets_of_project
 from trainer.config.problems import Problem
 
 
@@ -37,10 +39,12 @@ def checked(
         sources: the jobs and data sets that it may refer to; default: those of the client's project.
     """
     sources = sources or StoredSources(service.database, service.artifacts, principal.project)
-    hosts = _offers(service)
+    with service.database.reading() as session:
+        hosts = _offers(session)
+        stored = secrets_of_project(session, principal.project)
     networks = service.settings.webhook_allowed_networks
     submission = check(body, service.roots, lambda: hosts, sources, networks)
-    if shown := leaks(service, principal.project, body):
+    if shown := leaks(service, stored, body):
         raise invalid(shown)
     submission = replace(submission, secrets=encrypted(service, submission.request.secrets))
     return with_estimate(submission, hosts, count=count)
@@ -130,19 +134,17 @@ def new_job(principal: Principal, submission: Submission, webhook: Prepared | No
         labels=request.labels,
         secrets=submission.secrets,
         warnings=tuple(warning.as_dict() for warning in submission.warnings),
-        estimate=submission.estimate and Estimate.of(submission.estimate).model_dump(mode="json"),
+        estimate=submission.estimate and submission.estimate.as_dict(),
         webhook=webhook.new if webhook else None,
         inputs=submission.inputs,
     )
 
 
-def _offers(service: Service) -> list[Offer]:
+def _offers(session: Session) -> list[Offer]:
     """What every host has that ever registered: one that is away now may come back."""
-    with service.database.reading() as session:
-        return [
-            Offer(host.device, len(host.devices), tuple(_memory(host.devices)))
-            for host in list_hosts(session)
-        ]
+    return [
+        Offer(device, len(devices), tuple(_memory(devices))) for device, devices in devices_of_hosts(session)
+    ]
 
 
 def _memory(devices: Iterable[Mapping[str, Any]]) -> Iterator[int]:

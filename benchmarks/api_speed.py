@@ -1,12 +1,14 @@
 """How fast the API answers over PostgreSQL with many jobs in it: POST /jobs, GET /jobs, GET /jobs/{id}.
 
-One API process, one PostgreSQL server, clients in this process with connections that stay open.
+API processes, one PostgreSQL server and the clients share the machine; connections stay open, and each sends
+its next request when it has the answer to the last. No two jobs that are posted have the same arguments.
 
-    python benchmarks/api_speed.py [--jobs 1000000] [--seconds 10] [--connections 16]
+    python benchmarks/api_speed.py [--jobs 1000000] [--seconds 10] [--processes 1]
 """
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -16,7 +18,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -51,6 +53,14 @@ def postgres(folder: Path) -> Iterator[str]:
         yield server.get_uri()
     finally:
         server.cleanup()
+
+
+@contextmanager
+def apis(settings: Settings, folder: Path, count: int) -> Iterator[dict[int, psutil.Process]]:
+    """So many API processes, by port."""
+    with ExitStack() as stack:
+        logs = [folder / f"api-{number}.log" for number in range(count)]
+        yield dict([stack.enter_context(api(settings, log)) for log in logs])
 
 
 @contextmanager
@@ -105,22 +115,37 @@ def multiply(database: Database, model: str, count: int) -> None:
 
 
 class Load:
-    """Requests over connections that stay open, as many at a time as there are connections."""
+    """Requests over connections that stay open, spread over the API processes."""
 
-    def __init__(self, port: int, connections: int) -> None:
-        self._port = port
-        self._connections = connections
+    def __init__(self, processes: dict[int, psutil.Process]) -> None:
+        self._processes = processes
 
-    async def run(self, make: Make, seconds: float, wanted: int) -> list[float]:
+    def tell(self, name: str, make: Make, seconds: float, wanted: int, connections: int) -> None:
+        """Measure one kind of request and print a line of the table."""
+        before = self._cpu_s()
+        times = sorted(asyncio.run(self._run(make, seconds, wanted, connections)))
+        p50, p99 = (1000 * times[int(share * (len(times) - 1))] for share in (0.5, 0.99))
+        cpu = 1000 * (self._cpu_s() - before) / len(times)
+        print(
+            f"{name:28} {connections:3} at a time {len(times) / seconds:6.0f}/s  "
+            f"p50 {p50:5.1f} ms  p99 {p99:5.1f} ms  CPU {cpu:5.2f} ms",
+            flush=True,
+        )
+
+    def _cpu_s(self) -> float:
+        return sum(sum(process.cpu_times()[:2]) for process in self._processes.values())
+
+    async def _run(self, make: Make, seconds: float, wanted: int, connections: int) -> list[float]:
         """Seconds of each answer; every one has to have the wanted status."""
         until = time.monotonic() + seconds
+        ports = itertools.cycle(self._processes)
         times = await asyncio.gather(
-            *(self._connection(make, until, wanted) for _ in range(self._connections))
+            *(self._connection(next(ports), make, until, wanted) for _ in range(connections))
         )
         return [one for several in times for one in several]
 
-    async def _connection(self, make: Make, until: float, wanted: int) -> list[float]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+    async def _connection(self, port: int, make: Make, until: float, wanted: int) -> list[float]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
         times = []
         while (begin := time.monotonic()) < until:
             method, path, body = make()
@@ -137,17 +162,8 @@ class Load:
         return times
 
 
-def tell(name: str, times: list[float], seconds: float, cpu_s: float) -> None:
-    times = sorted(times)
-    p50, p99 = (1000 * times[int(share * (len(times) - 1))] for share in (0.5, 0.99))
-    cpu = 1000 * cpu_s / len(times)
-    print(
-        f"{name:34} {len(times) / seconds:7.0f}/s  p50 {p50:6.1f} ms  p99 {p99:6.1f} ms  CPU {cpu:5.2f} ms",
-        flush=True,
-    )
-
-
-def measure(folder: Path, jobs: int, seconds: float, connections: int) -> None:
+def measure(folder: Path, given: argparse.Namespace) -> None:
+    jobs: int = given.jobs
     roots = write_roots(folder)
     config = {
         "model_name_or_path": "gemma",
@@ -157,7 +173,13 @@ def measure(folder: Path, jobs: int, seconds: float, connections: int) -> None:
         "max_steps": 4,
         "learning_rate": 3e-05,
     }
-    body = json.dumps({"task": "finetune", "config": config}).encode()
+    seeds = itertools.count(1)
+
+    def body() -> bytes:
+        number = next(seeds)
+        changes = {"seed": number, "max_steps": 4 + number % 97}
+        return json.dumps({"task": "finetune", "config": config | changes}).encode()
+
     with postgres(folder) as url:
         settings = Settings(
             data_dir=folder / "data_dir",
@@ -169,10 +191,10 @@ def measure(folder: Path, jobs: int, seconds: float, connections: int) -> None:
         database = Database(settings.database_url)
         broker = ensure_broker(settings.data_dir)
         try:
-            with api(settings, folder / "api.log") as (port, process):
+            with apis(settings, folder, given.processes) as processes:
                 made = httpx.post(
-                    f"http://127.0.0.1:{port}/jobs",
-                    content=body,
+                    f"http://127.0.0.1:{next(iter(processes))}/jobs",
+                    content=body(),
                     headers={"content-type": "application/json"},
                     timeout=ANSWER_S,
                 )
@@ -180,23 +202,24 @@ def measure(folder: Path, jobs: int, seconds: float, connections: int) -> None:
                 begin = time.monotonic()
                 multiply(database, made.json()["id"], jobs)
                 print(f"{jobs} jobs stored in {time.monotonic() - begin:.0f} s", flush=True)
-                load = Load(port, connections)
+                load = Load(processes)
 
                 def job() -> tuple[str, str, bytes]:
                     number = random.randrange(1, jobs + 1)  # noqa: S311
                     return "GET", f"/jobs/00000000-0000-7000-8000-{number:012x}", b""
 
-                for name, make, wanted in (
-                    ("POST /jobs", lambda: ("POST", "/jobs", body), 201),
-                    (f"GET /jobs?limit={PAGE}", lambda: ("GET", f"/jobs?limit={PAGE}", b""), 200),
-                    ("GET /jobs?status=succeeded", lambda: ("GET", "/jobs?status=succeeded", b""), 200),
-                    ("GET /jobs?view=summary", lambda: ("GET", "/jobs?view=summary", b""), 200),
-                    ("GET /jobs/{id}", job, 200),
-                    ("GET /metrics", lambda: ("GET", "/metrics", b""), 200),
+                def get(address: str) -> Make:
+                    return lambda: ("GET", address, b"")
+
+                load.tell("POST /jobs", lambda: ("POST", "/jobs", body()), given.seconds, 201, given.writers)
+                for name, make in (
+                    (f"GET /jobs?limit={PAGE}", get(f"/jobs?limit={PAGE}")),
+                    ("GET /jobs?status=succeeded", get("/jobs?status=succeeded")),
+                    ("GET /jobs?view=summary", get("/jobs?view=summary")),
+                    ("GET /jobs/{id}", job),
+                    ("GET /metrics", get("/metrics")),
                 ):
-                    before = sum(process.cpu_times()[:2])
-                    times = asyncio.run(load.run(make, seconds, wanted))
-                    tell(name, times, seconds, sum(process.cpu_times()[:2]) - before)
+                    load.tell(name, make, given.seconds, 200, given.readers)
         finally:
             broker.stop()
             database.dispose()
@@ -206,10 +229,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--jobs", type=int, default=1_000_000, help="finished jobs in the database")
     parser.add_argument("--seconds", type=float, default=10.0, help="time of each measurement")
-    parser.add_argument("--connections", type=int, default=16)
-    given = parser.parse_args()
+    parser.add_argument("--processes", type=int, default=1, help="API processes")
+    parser.add_argument("--writers", type=int, default=16, help="connections that post jobs")
+    parser.add_argument("--readers", type=int, default=2, help="connections that read")
     with tempfile.TemporaryDirectory(prefix="regatta-speed-") as folder:
-        measure(Path(folder), given.jobs, given.seconds, given.connections)
+        measure(Path(folder), parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -3,13 +3,16 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from store.errors import QuotaExceeded
 from store.projects import lock_project
 from store.states import Status
-from store.tables import AttemptNode, Job, Project
+from store.tables import AttemptNode, Base, Job, Project
+
+_PROJECTS = Base.metadata.tables["projects"]
+_MOST_QUEUED = select(_PROJECTS.c.most_queued).where(_PROJECTS.c.name == bindparam("project"))
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,7 @@ def require_room(session: Session, project: str) -> None:
     Whoever adds a job to the queue asks here first, in the same transaction: two who come at once take turns.
     Raises: QuotaExceeded.
     """
-    limit = select(Project.most_queued).where(Project.name == project)
-    if session.execute(limit).scalar_one_or_none() is None:
+    if session.execute(_MOST_QUEUED, {"project": project}).scalar_one_or_none() is None:
         return
     most = lock_project(session, project).most_queued
     count = select(func.count(Job.id)).where(Job.project == project, Job.status == Status.queued)

@@ -7,7 +7,7 @@ project's of the same name.
 import re
 from collections.abc import Mapping
 
-from sqlalchemy import delete, or_, select
+from sqlalchemy import bindparam, delete, or_, select
 from sqlalchemy.orm import Session
 
 from store.audit import add_action
@@ -15,13 +15,17 @@ from store.clock import database_now
 from store.errors import NotFound
 from store.projects import lock_project
 from store.secretbox import SecretBox
-from store.tables import Job, Secret, Webhook
+from store.tables import Base, Job, Secret, Webhook
 
 MOST_SECRETS = 64
 """Of one job."""
 SHORTEST, LONGEST = 8, 4096
 """Characters of a value: shorter ones would be found everywhere in a log when they are masked."""
 
+_SECRETS = Base.metadata.tables["secrets"]
+_OF_PROJECT = select(_SECRETS.c.name, _SECRETS.c.ciphertext).where(
+    _SECRETS.c.project == bindparam("project"), _SECRETS.c.job_id.is_(None)
+)
 _NAME = re.compile(r"[A-Z][A-Z0-9_]{0,63}", re.ASCII)
 _TAKEN = frozenset({"ENV", "HOME", "IFS", "LANG", "LANGUAGE", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
 _TAKEN_PREFIXES = (
@@ -90,6 +94,11 @@ def list_secrets(session: Session, project: str) -> list[Secret]:
     """The secrets of a project by name, those of its jobs left out."""
     query = select(Secret).where(Secret.project == project, Secret.job_id.is_(None)).order_by(Secret.name)
     return list(session.execute(query).scalars())
+
+
+def secrets_of_project(session: Session, project: str) -> dict[str, str]:
+    """The secrets of a project, encrypted, by name; those of its jobs left out."""
+    return {row.name: row.ciphertext for row in session.execute(_OF_PROJECT, {"project": project})}
 
 
 def delete_secret(session: Session, project: str, name: str, *, actor: str = "") -> None:

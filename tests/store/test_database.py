@@ -5,6 +5,7 @@ import threading
 import time
 from contextlib import suppress
 
+import psycopg
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -106,3 +107,17 @@ def test_a_server_of_postgresql_that_says_nothing_is_not_waited_for_for_ever() -
             database = Database(f"postgresql://someone@127.0.0.1:{port}/regatta{query}")
             with pytest.raises(OperationalError, match="timeout"), database.reading() as session:
                 session.execute(text("SELECT 1"))
+
+
+def test_a_connection_that_broke_while_it_rested_is_replaced(
+    database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not database_url.startswith("postgresql"):
+        pytest.skip("SQLite has no server that could go")
+    with database.reading() as session:
+        backend = session.execute(text("SELECT pg_backend_pid()")).scalar_one()
+    with psycopg.connect(database_url, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", [backend])
+    monkeypatch.setattr("store.database.RESTED_S", 0.0)
+    with database.reading() as session:
+        assert session.execute(text("SELECT pg_backend_pid()")).scalar_one() != backend

@@ -1,6 +1,7 @@
 """Finding the data files of a folder, and reading them line by line whatever their size."""
 
 import gzip
+import os
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -43,11 +44,12 @@ def calibration_split(folder: Path) -> str:
 
 
 def _files_of(folder: Path, split: str) -> tuple[Path, ...]:
-    files = [path for suffix in SUFFIXES if (path := folder / f"{split}{suffix}").is_file()]
+    names = [name for suffix in SUFFIXES if os.path.isfile(name := os.path.join(folder, f"{split}{suffix}"))]
+    files = list(map(Path, names))
     if len(files) > 1:
         names = " and ".join(path.name for path in files)
         raise DataError(Problem((FIELD,), f"{folder} has {names}, expected one of them", "Keep one."))
-    if files or not (folder / split).is_dir():
+    if files or not os.path.isdir(os.path.join(folder, split)):
         return tuple(files)
     inside = sorted((folder / split).iterdir())
     return tuple(path for path in inside if path.name.endswith(SUFFIXES) and path.is_file())

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from trainer.config.preflight.folder import FolderError, json_object
 from trainer.config.preflight.hub import HubName
 from trainer.config.preflight.places import Checked
 from trainer.config.preflight.steps import check_steps, steps_per_epoch
+from trainer.config.preflight.unchanged import while_unchanged
 from trainer.config.quantized_models import QUANTIZATION
 from trainer.config.schema import (
     ExportConfig,
@@ -58,17 +60,18 @@ class Estimate:
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form; sums stand beside their parts."""
-        found = asdict(self)
+        found: dict[str, Any] = dict(vars(self))
         if self.memory is not None:
-            parts = found["memory"].pop("parts")
             found["memory"] = {
                 "bytes": self.memory.total,
                 "moment": self.memory.moment,
                 "stage": self.memory.stage,
-                "parts": parts,
+                "parts": dict(vars(self.memory.parts)),
             }
+        if self.data is not None:
+            found["data"] = {name: dict(vars(split)) for name, split in self.data.items()}
         if self.checkpoints is not None:
-            found["checkpoints"] = {"bytes": self.checkpoints.bytes, **found["checkpoints"]}
+            found["checkpoints"] = {"bytes": self.checkpoints.bytes, **vars(self.checkpoints)}
         found["notes"] = list(self.notes)
         return found
 
@@ -154,7 +157,8 @@ def model_content(config: TaskConfig) -> dict[str, Any] | None:
     folder = Path(given)
     if folder.is_dir():
         try:
-            return json_object(folder / "config.json")
+            file = folder / "config.json"
+            return while_unchanged("config.json", [file], partial(json_object, file))
         except (FolderError, OSError):
             return None
     known = KNOWN_MODELS.get(name.repository) if name else None

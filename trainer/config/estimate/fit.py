@@ -1,7 +1,7 @@
 """Whether a job fits into the memory of a device, and what would help if it does not."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainer.config.estimate.estimate import Estimate, architecture_of, memory_of
@@ -58,7 +58,7 @@ def too_large(
 
 def arithmetic(parts: Parts) -> str:
     """The parts that matter, largest first, as a sum."""
-    sizes = sorted(asdict(parts).items(), key=lambda part: -part[1])
+    sizes = sorted(vars(parts).items(), key=lambda part: -part[1])
     shown = [(name, size) for name, size in sizes if size >= FEWEST_SHOWN * parts.total]
     rest = parts.total - sum(size for _, size in shown)
     words = [f"{WORDS.get(name, name)} {gib(size)}" for name, size in shown]

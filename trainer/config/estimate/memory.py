@@ -6,7 +6,7 @@ the estimate. Gradients are there in all of them but the first: after a step the
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from trainer.config.estimate.activations import FLOAT32, Activations, Pass, Precision
 from trainer.config.estimate.architecture import Architecture
@@ -48,7 +48,7 @@ class Parts:
     @property
     def total(self) -> int:
         """All of it."""
-        return sum(asdict(self).values())
+        return sum(vars(self).values())
 
     @property
     def tensors(self) -> int:

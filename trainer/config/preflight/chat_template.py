@@ -1,9 +1,11 @@
 """The chat template: it is there, inside the allowed folders, and is Jinja that the sandbox takes."""
 
+from functools import partial
 from pathlib import Path
 
 from trainer.config.chat_templates import FIELD, FILES, chat_template
 from trainer.config.preflight.paths import Finder
+from trainer.config.preflight.unchanged import folder_while_unchanged
 from trainer.config.problems import ConfigError, Problem
 
 
@@ -16,6 +18,13 @@ def check_chat_template(given: str | None, tokenizer_folder: Path, finder: Finde
         finder: tells which files may be read.
     """
     place = Path(given) if given else tokenizer_folder
+    look = partial(_problems, given, tokenizer_folder, place, finder)
+    if given is not None and not place.is_dir():
+        return look()
+    return folder_while_unchanged((FIELD, given, finder), place, look)
+
+
+def _problems(given: str | None, tokenizer_folder: Path, place: Path, finder: Finder) -> list[Problem]:
     for path in [place / name for name in FILES] if place.is_dir() else [place]:
         if path.is_file() and not finder.allows(path):
             msg = f"{path.name} is a link to a place outside the allowed folders"

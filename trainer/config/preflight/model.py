@@ -1,8 +1,10 @@
 """The model folder: what it is, and whether its weights and tokenizer are all there. Reads no tensor."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trainer.config.preflight.folder import (
     FolderError,
@@ -14,6 +16,7 @@ from trainer.config.preflight.folder import (
 )
 from trainer.config.preflight.paths import Finder
 from trainer.config.preflight.quantized import quantized_problems
+from trainer.config.preflight.unchanged import folder_while_unchanged
 from trainer.config.preflight.weights import Weights, read_weights
 from trainer.config.problems import Problem
 from trainer.config.quantized_models import QUANTIZATION
@@ -21,6 +24,8 @@ from trainer.config.schema import ExportConfig, QuantizeConfig, RecordsConfig, S
 from trainer.config.splitting import Shape, copied_keys, misfits
 from trainer.config.topology import ONE_PROCESS, Topology
 from trainer.config.values import show
+
+T = TypeVar("T")
 
 MODEL = "model_name_or_path"
 TOKENIZER = "tokenizer_name_or_path"
@@ -65,9 +70,9 @@ def check_model(
     warnings: list[Problem] = []
     statistics: dict[str, Any] = {}
     content: dict[str, Any] = {}
+    files = folder_while_unchanged(("model", finder), folder, partial(_Files.look, folder, finder))
     try:
-        check_if_there(folder, MODEL_SIDE_FILES, finder)
-        content = json_object(plain_file(folder, CONFIG_FILE, finder))
+        content = _given(files.content)
         statistics["model_type"] = _model_type(content)
         if isinstance(config, RecordsConfig):
             warnings += _doubts(content, config)
@@ -82,12 +87,46 @@ def check_model(
     except (FolderError, OSError) as error:
         problems.append(problem_of((MODEL, CONFIG_FILE), error))
     try:
-        weights = read_weights(folder, finder)
+        weights = _given(files.weights)
         statistics |= {"tensors": weights.tensors, "bytes": weights.bytes}
         problems += _misfits(content, weights)
     except (FolderError, OSError) as error:
         problems.append(problem_of((MODEL,), error))
     return problems, warnings, statistics
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What the files of a model folder hold, or why they cannot be used: the object in config.json, and the
+    weights.
+    """
+
+    content: dict[str, Any] | FolderError | OSError
+    weights: Weights | FolderError | OSError
+
+    @classmethod
+    def look(cls, folder: Path, finder: Finder) -> "_Files":
+        return cls(
+            _or_error(partial(_content, folder, finder)), _or_error(partial(read_weights, folder, finder))
+        )
+
+
+def _content(folder: Path, finder: Finder) -> dict[str, Any]:
+    check_if_there(folder, MODEL_SIDE_FILES, finder)
+    return json_object(plain_file(folder, CONFIG_FILE, finder))
+
+
+def _or_error(read: Callable[[], T]) -> T | FolderError | OSError:
+    try:
+        return read()
+    except (FolderError, OSError) as error:
+        return error
+
+
+def _given(found: T | FolderError | OSError) -> T:
+    if isinstance(found, FolderError | OSError):
+        raise found.with_traceback(None)  # it may be raised again and again
+    return found
 
 
 def _doubts(content: dict[str, Any], config: RecordsConfig) -> Iterator[Problem]:
@@ -111,6 +150,11 @@ def has_tokenizer(folder: Path) -> bool:
 
 def check_tokenizer(folder: Path, finder: Finder) -> list[Problem]:
     """Problems of the tokenizer files in `folder`."""
+    look = partial(_tokenizer_problems, folder, finder)
+    return folder_while_unchanged(("tokenizer", finder), folder, look)
+
+
+def _tokenizer_problems(folder: Path, finder: Finder) -> list[Problem]:
     try:
         kinds = [names for names in TOKENIZERS if all((folder / name).is_file() for name in names)]
         if not kinds:

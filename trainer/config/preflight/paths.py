@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from trainer.config.problems import Problem
@@ -112,34 +113,41 @@ class Finder:
 
     def allows(self, path: Path) -> bool:
         """Whether `path`, with symbolic links followed, lies in an allowed folder."""
-        if self.roots is None:
-            return True
+        return self.roots is None or self._real(path) is not None
+
+    def _real(self, path: str | Path) -> str | None:
+        """The path with symbolic links followed; None when it leads out of the allowed folders."""
         try:
-            real = path.resolve()
-            allowed = (*self.roots, *filter(None, self.references.values()))
-            return any(real.is_relative_to(root.resolve()) for root in allowed)
-        except (OSError, RuntimeError):
-            return False
+            real = os.path.realpath(path)
+        except OSError:
+            return None
+        return real if self.roots is None or os.path.join(real, "").startswith(self._allowed) else None
+
+    @cached_property
+    def _allowed(self) -> tuple[str, ...]:
+        """The allowed folders, with symbolic links followed and a slash behind."""
+        folders = (*(self.roots or ()), *filter(None, self.references.values()))
+        return tuple(os.path.join(os.path.realpath(folder), "") for folder in folders)
 
     def _existing(self, name: str, given: str) -> Path | Problem:
-        candidates = [path for path in self._candidates(given) if self.allows(path)]
-        if not candidates:
+        real = [path for path in map(self._real, self._candidates(given)) if path is not None]
+        if not real:
             return Problem(
                 (name,),
                 f"{show(given)} is outside the allowed {self.kind} folders",
                 f"Give a folder{self.place()}.",
             )
-        for path in sorted(candidates, key=lambda path: not path.is_dir()):
-            if path.exists():
-                return path.resolve()
+        for path in sorted(real, key=lambda path: not os.path.isdir(path)):
+            if os.path.exists(path):
+                return Path(path)
         return Problem(
             (name,), f"{show(given)} does not exist{self.place()}", f"Give a folder{self.place()}."
         )
 
-    def _candidates(self, given: str) -> list[Path]:
+    def _candidates(self, given: str) -> list[str]:
         if self.roots is None:
-            return [(self.base or Path.cwd()) / given]
-        return [root / given for root in self.roots]
+            return [os.path.join(self.base or os.getcwd(), given)]
+        return [os.path.join(root, given) for root in self.roots]
 
     def place(self) -> str:
         """Words for messages: where things are looked for."""

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,15 +29,26 @@ def while_unchanged(what: Hashable, files: Sequence[Path], read: Callable[[], T]
         what: tells this reading of the files from others.
         read: reads nothing but these files.
     """
-    key = (what, tuple(map(str, files)))
-    before = _stamps(files)
+    names = tuple(map(str, files))
+    return _remembered((what, names), partial(_stamps_of_files, names), read)
+
+
+def folder_while_unchanged(what: Hashable, folder: Path, read: Callable[[], T]) -> T:
+    """The same for what `read` finds in a folder: its entries and the files that they lead to, not what lies
+    in folders below it.
+    """
+    return _remembered((what, str(folder)), partial(_stamps_of_folder, str(folder)), read)
+
+
+def _remembered(key: Hashable, stamps: Callable[[], "_Stamps | None"], read: Callable[[], T]) -> T:
+    before = stamps()
     with _lock:
-        stamps, value = _known.get(key, (None, None))
-        if before is not None and stamps == before:
+        known, value = _known.get(key, (None, None))
+        if before is not None and known == before:
             _known.move_to_end(key)
             return value
     found = read()
-    if before is not None and before == _stamps(files):
+    if before is not None and before == stamps():
         with _lock:
             _known[key] = (before, found)
             while len(_known) > MOST:
@@ -44,13 +56,33 @@ def while_unchanged(what: Hashable, files: Sequence[Path], read: Callable[[], T]
     return found
 
 
-def _stamps(files: Sequence[Path]) -> tuple[tuple[int, ...], ...] | None:
-    """What tells the files from any others; None while that cannot be trusted."""
+_Stamps = tuple[tuple[Any, ...], ...]
+"""What tells files from any others."""
+
+
+def _stamps_of_files(names: Sequence[str]) -> _Stamps | None:
+    """None while it cannot be trusted."""
     try:
-        found: list[os.stat_result] = [path.stat() for path in files]
+        return _trusted([(name, os.stat(name)) for name in names])
     except OSError:
         return None
-    settled = time.time() - SETTLED_S
-    if any(max(status.st_mtime, status.st_ctime) > settled for status in found):
+
+
+def _stamps_of_folder(folder: str) -> _Stamps | None:
+    try:
+        found = [("", os.stat(folder))]
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                found.append((entry.name, entry.stat(follow_symlinks=False)))
+                if entry.is_symlink():
+                    found.append((entry.name, entry.stat()))
+    except OSError:
         return None
-    return tuple((s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in found)
+    return _trusted(found)
+
+
+def _trusted(found: Sequence[tuple[str, os.stat_result]]) -> _Stamps | None:
+    settled = time.time() - SETTLED_S
+    if any(max(status.st_mtime, status.st_ctime) > settled for _, status in found):
+        return None
+    return tuple((name, s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in found)
