@@ -17,7 +17,7 @@ PROGRAMS = ("sh", "bash", "python")
 TIMEOUT_S = 150
 
 QUICKSTART = "docs/quickstart.md"
-PAGES = (QUICKSTART, "docs/api.md", "docs/cli.md", "docs/openai.md", "docs/webhooks.md")
+PAGES = (QUICKSTART, "docs/api.md", "docs/cli.md", "docs/openai.md", "docs/webhooks.md", "docs/production.md")
 """Those whose blocks are run here, in this order."""
 
 START = "regatta up --model-root ~/models --data-root ~/data"
@@ -39,6 +39,8 @@ ELSEWHERE = {
     ): "tests/trainer/launcher/test_training.py",
     ("docs/cli.md", "regatta tiny-model gemma tiny"): "tests/end_to_end/test_documented_commands.py",
     ("docs/cli.md", "import paddle"): "tests/end_to_end/test_documented_commands.py",
+    ("docs/production.md", "pg_dump"): "tests/docs/test_backup.py",
+    ("docs/production.md", "pg_restore"): "tests/docs/test_backup.py",
     ("docs/python.md", "import trainer"): "tests/end_to_end/test_python_page.py",
     ("docs/python.md", "from regatta_client import InvalidError"): "tests/end_to_end/test_python_client.py",
     ("docs/python.md", "import asyncio"): "tests/end_to_end/test_python_client.py",
@@ -52,6 +54,10 @@ NOT_RUN = {
     ("docs/api.md", "curl -N"): "a stream without an end",
     ("docs/cli.md", "regatta generate google/gemma-2b-it"): "fetches a model of the hub",
     ("docs/production.md", "cp docker/.env.example"): "needs a container engine",
+    (
+        "docs/production.md",
+        "kubectl create secret",
+    ): "needs a cluster; tests/docker/test_helm.py renders the chart",
 }
 """By page and beginning: blocks that nothing runs, and why."""
 
