@@ -19,14 +19,13 @@ which is what the step would take on a machine of its own (threads that wait do 
 
 import argparse
 import json
-import math
 import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,7 @@ NAMES = {
     "attention": "+ attention in blocks",
     "loss": "+ loss in chunks",
     "layers": "+ norm, rotation, GeGLU",
-    "update": "+ gradients dropped: all",
+    "update": "+ clipping in place: all",
     "lora": "all, LoRA of rank 8",
     "padded": "all, short rows with their padding",
     "packed": "all, short rows packed",
@@ -80,17 +79,19 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=170.0, help="no further round begins after these")
+    parser.add_argument("--steps", type=int, default=2, help="measured after a first one; 0: that one alone")
     parser.add_argument("--only", nargs="+", choices=list(NAMES), default=list(NAMES), metavar="ROW")
     parser.add_argument("--row", choices=list(NAMES), help="measure this one alone, in this process")
     options = parser.parse_args()
     if options.row:
-        print(json.dumps(measure(options.row).__dict__))
+        print(json.dumps(asdict(measure(options.row, options.steps))))
         return 0
-    show(rounds(list(dict.fromkeys([*options.only, "products"])), options.rounds, options.seconds))
+    rows = list(dict.fromkeys([*options.only, "products"]))
+    show(rounds(rows, options.rounds, options.seconds, options.steps))
     return 0
 
 
-def rounds(rows: Sequence[str], count: int, seconds: float) -> dict[str, list[Found]]:
+def rounds(rows: Sequence[str], count: int, seconds: float, steps: int) -> dict[str, list[Found]]:
     """Every row once in each round."""
     found: dict[str, list[Found]] = {row: [] for row in rows}
     began = time.monotonic()
@@ -98,18 +99,18 @@ def rounds(rows: Sequence[str], count: int, seconds: float) -> dict[str, list[Fo
         if number and time.monotonic() - began > seconds:
             break
         for row in rows:
-            found[row].append(started(row))
+            found[row].append(started(row, steps))
     return found
 
 
-def started(row: str) -> Found:
+def started(row: str, steps: int) -> Found:
     """Measure a row in a fresh process."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MKL_", "FLAGS_"))}
     environment.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
     environment["KMP_BLOCKTIME"] = "0"
     if "kernels" not in parts_of(row):
         environment["MKL_DEBUG_CPU_TYPE"] = "0"
-    command = [sys.executable, __file__, "--row", row]
+    command = [sys.executable, __file__, "--row", row, "--steps", str(steps)]
     answer = subprocess.run(
         command, env=environment, check=True, timeout=170, stdout=subprocess.PIPE, text=True
     )
@@ -149,7 +150,7 @@ def show(found: dict[str, list[Found]]) -> None:
     )
 
 
-def measure(row: str) -> Found:
+def measure(row: str, steps: int) -> Found:
     """Measure a row in this process."""
     parts = parts_of(row)
     from trainer.ops.host import import_paddle
@@ -159,21 +160,21 @@ def measure(row: str) -> Found:
     import paddle
 
     if row == "products":
-        return timed(products(paddle), ROWS * TOKENS, 2)
+        return timed(products(paddle), ROWS * TOKENS, steps)
     replace_formulations(set(PARTS) - set(parts))
-    return timed(training(row), sum(SHORT) if row in ("packed", "padded") else ROWS * TOKENS, 2)
+    return timed(training(row), sum(SHORT) if row in ("packed", "padded") else ROWS * TOKENS, steps)
 
 
-def timed(step: Callable[[], float | None], tokens: int, times: int) -> Found:
-    """The fastest of a few steps, after one that makes the optimizer's state and warms up memory."""
-    loss = step()
-    clock, thread = math.inf, math.inf
-    for _ in range(times):
+def timed(step: Callable[[], float | None], tokens: int, steps: int) -> Found:
+    """The fastest of some steps after a first one, which makes the optimizer's state and warms up memory."""
+    clocks, threads, losses = [], [], []
+    for _ in range(steps + 1):
         began = time.perf_counter(), time.thread_time()
-        step()
-        clock = min(clock, time.perf_counter() - began[0])
-        thread = min(thread, time.thread_time() - began[1])
-    return Found(clock, thread, peak_memory(), tokens, loss)
+        losses.append(step())
+        clocks.append(time.perf_counter() - began[0])
+        threads.append(time.thread_time() - began[1])
+    measured = slice(min(1, steps), None)
+    return Found(min(clocks[measured]), min(threads[measured]), peak_memory(), tokens, losses[0])
 
 
 def peak_memory() -> int:
@@ -236,11 +237,9 @@ def products(paddle: Any) -> Callable[[], None]:
 
     def attention(group: int, width: int) -> Iterator[tuple[Any, Any, bool, bool]]:
         for end in range(BLOCK, TOKENS + 1, BLOCK):
-            rows, keys, scores = (
-                make(ROWS, n, m) for n, m in ((BLOCK * group, width), (end, width), (BLOCK * group, end))
-            )
+            sizes = (BLOCK * group, width), (end, width), (BLOCK * group, end)
+            rows, keys, scores = (make(ROWS, *size) for size in sizes)
             yield from ((rows, keys, False, True), (scores, keys, False, False)) * 2
-            yield (scores, keys, False, False)
             yield from ((scores, rows, True, False),) * 2
 
     hidden, inner, vocabulary = SIZES["hidden_size"], SIZES["intermediate_size"], SIZES["vocab_size"]
@@ -272,7 +271,7 @@ def replace_formulations(parts: set[str]) -> None:
     import trainer.models.base as base
     import trainer.models.gemma.modeling as gemma
     import trainer.models.layers as layers
-    from trainer.parallel.update import Updater
+    from trainer.parallel import clip
 
     if "attention" in parts:
         base.causal_attention = stock_attention
@@ -281,7 +280,13 @@ def replace_formulations(parts: set[str]) -> None:
     if "layers" in parts:
         gemma.rms_norm, gemma.rotate, gemma.geglu = stock_norm, stock_rotate, stock_geglu
     if "update" in parts:
-        Updater._clear = lambda self: self.optimizer.clear_grad()
+        clip._scaled = lambda gradient, factor: gradient * stock_tensor(factor)
+
+
+def stock_tensor(number: float) -> Any:
+    import paddle
+
+    return paddle.to_tensor(number, "float32")
 
 
 def stock_attention(
