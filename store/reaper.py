@@ -41,9 +41,13 @@ def reap(
     """
     now = database_now(session)
     lost = [_reap_lost(session, *key, now - grace_s, policy) for key in _lost(session, now - grace_s, limit)]
+    blamed: set[tuple[str, str]] = set()
     late = [
-        _reap_unclaimed(session, *key, policy) for key in _unclaimed(session, now - start_timeout_s, limit)
+        _reap_unclaimed(session, *key, policy, blamed)
+        for key in _unclaimed(session, now - start_timeout_s, limit)
     ]
+    for host, job_id in sorted(blamed):  # after the jobs: whoever holds a host waits for no job
+        note_failure(session, host, job_id, Reason.start_timeout, policy.exclusion)
     _free_abandoned_devices(session, now - grace_s)
     return [reaped for reaped in lost + late if reaped is not None]
 
@@ -114,7 +118,10 @@ def _unclaimed(session: Session, before: float, limit: int) -> list[tuple[str, i
     return [(row.job_id, row.attempt) for row in session.execute(query)]
 
 
-def _reap_unclaimed(session: Session, job_id: str, attempt: int, policy: RetryPolicy) -> Reaped | None:
+def _reap_unclaimed(
+    session: Session, job_id: str, attempt: int, policy: RetryPolicy, blamed: set[tuple[str, str]]
+) -> Reaped | None:
+    """Adds the hosts that did not claim, each with the job, to `blamed`."""
     seen = lock_job(session, job_id)
     query = select(AttemptNode.host).where(
         AttemptNode.job_id == job_id, AttemptNode.attempt == attempt, AttemptNode.owner.is_(None)
@@ -125,8 +132,7 @@ def _reap_unclaimed(session: Session, job_id: str, attempt: int, policy: RetryPo
     message = f"{', '.join(hosts)} did not take the job in time."
     reason = Reason.start_timeout
     evidence = {"attempt": attempt, "host": hosts[0], "message": message}
-    for host in hosts:
-        note_failure(session, host, job_id, reason, policy.exclusion)
+    blamed.update((host, job_id) for host in hosts)
     verdict = judge(session, job_id, reason, policy)
     to = Status.queued if verdict.again else Status.failed
     transition(

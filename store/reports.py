@@ -263,9 +263,6 @@ def _move_on(
         return
     else:
         evidence = _evidence(node, outcome)
-        # of several hosts, the one that tells of a failure is often not the one that is to blame
-        if reason is Reason.device_error or not is_gang(session, job_id, attempt):
-            note_failure(session, node.host, job_id, reason, policy.exclusion)
         verdict = judge(session, job_id, reason, policy)
         to = Status.queued if verdict.again else Status.failed
         message = f"{message} {verdict.note}".strip()
@@ -280,6 +277,9 @@ def _move_on(
         evidence=evidence,
         actor=f"host {node.host}",
     )
+    # of several hosts, the one that tells of a failure is often not the one that is to blame
+    if evidence and (reason is Reason.device_error or not is_gang(session, job_id, attempt)):
+        note_failure(session, node.host, job_id, reason, policy.exclusion)
 
 
 def _evidence(node: AttemptNode, outcome: Outcome) -> dict[str, Any]:
