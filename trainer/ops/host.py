@@ -46,8 +46,7 @@ def configure_cpu(threads: int | None = None, *, keep_freed_memory: bool = True)
         return
     os.environ.setdefault("OMP_NUM_THREADS", str(threads or len(os.sched_getaffinity(0))))
     os.environ.setdefault("FLAGS_use_stride_kernel", "0")
-    if needs_mkl_hint(_processor()):
-        os.environ.setdefault("MKL_DEBUG_CPU_TYPE", _MKL_AVX2)
+    choose_mkl_kernels()
     if keep_freed_memory:
         _set_allocator({_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: -1, _M_TOP_PAD: _HEAP_STEP, _M_ARENA_MAX: 1})
     else:
@@ -63,6 +62,12 @@ def import_paddle(*, keep_freed_memory: bool = True) -> None:
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.filterwarnings("ignore", message="No ccache found")
         import paddle  # noqa: F401
+
+
+def choose_mkl_kernels() -> None:
+    """Have the MKL in Paddle use AVX2 where it would not by itself; before Paddle is imported."""
+    if needs_mkl_hint(_processor()):
+        os.environ.setdefault("MKL_DEBUG_CPU_TYPE", _MKL_AVX2)
 
 
 def needs_mkl_hint(cpuinfo: str) -> bool:
