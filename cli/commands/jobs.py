@@ -31,8 +31,10 @@ def submit(
     max_retries: Annotated[int | None, typer.Option(help="Runs again after a failure.")] = None,
     timeout_s: Annotated[float | None, typer.Option(help="Longest time of an attempt, in seconds.")] = None,
     devices: Annotated[
-        int | None, typer.Option(min=1, help="How many to train on; by default what the config needs.")
+        int | None,
+        typer.Option(min=1, help="How many to train on, of each host; by default what the config needs."),
     ] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Hosts to train on; by default one.")] = None,
     webhook: Annotated[
         str | None, typer.Option(metavar="URL", help="Where the server announces each change of status.")
     ] = None,
@@ -55,7 +57,7 @@ def submit(
         "labels": parse_labels(labels or []),
         "max_retries": max_retries,
         "timeout_s": timeout_s,
-        "resources": given(devices_per_node=devices),
+        "resources": given(nodes=nodes, devices_per_node=devices),
         "webhook": given(url=webhook),
         "secrets": secrets_of_environment(secret or []),
     }
