@@ -13,7 +13,7 @@ import httpx
 
 from trainer.tools.tiny_model import build_tiny_model
 
-ANSWER_TIMEOUT_S = 180.0
+ANSWER_TIMEOUT_S = 600.0
 """How long the API may be away at a time."""
 
 TERMINAL = ("succeeded", "failed", "cancelled")

@@ -101,18 +101,19 @@ class Run:
 
     def _check(self, wanted: list[Wanted]) -> Report:
         cluster, platform = self._cluster, self._platform
-        complaints = [
-            *self._failures,
-            *checks.ends(platform, wanted),
-            *checks.metrics(platform, wanted),
-            *checks.terminal_states(platform, wanted),
-            *checks.log_lines(cluster, platform, wanted),
-            *checks.double_bookings(cluster.database),
-            *checks.held_devices(cluster.database),
-            *checks.orphans(cluster),
-            *self._compare(wanted),
+        submitted = [job for job in wanted if job.job_id]
+        each: list[Callable[[], list[str]]] = [
+            lambda: checks.ends(platform, wanted),
+            lambda: checks.metrics(platform, submitted),
+            lambda: checks.terminal_states(platform, submitted),
+            lambda: checks.log_lines(cluster, platform, submitted),
+            lambda: checks.double_bookings(cluster.database),
+            lambda: checks.held_devices(cluster.database),
+            lambda: checks.orphans(cluster),
+            lambda: self._compare(submitted),
         ]
-        attempts = [platform.job(job.job_id)["attempt"] for job in wanted if job.job_id]
+        complaints = [*self._failures, *(complaint for check in each for complaint in check())]
+        attempts = [platform.job(job.job_id)["attempt"] for job in submitted]
         facts = {
             "seed": self._options.seed,
             "jobs": len(wanted),

@@ -15,12 +15,14 @@ import time
 from pathlib import Path
 
 TRAINING = ("finetune", "dpo", "kto")
+ADAPTER = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj"]}
 
 task, config = sys.argv[1], json.loads(Path(sys.argv[2]).read_text())
 steps = config.get("max_steps") or 0 if task in TRAINING else 0
 output = Path(config.get("output_dir") or "output").absolute()
 step_s = float(os.environ.get("CHAOS_STEP_S", "0.1"))
 stopped = threading.Event()
+WEIGHTS = "adapter_model.safetensors" if config.get("lora") else "model.safetensors"
 
 
 def emit(event_type: str, **fields: object) -> None:
@@ -42,10 +44,19 @@ def write_model(directory: Path, weights: str, step: int) -> None:
     """Under another name first: a checkpoint is there as a whole or not at all."""
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}")
     temporary.mkdir(parents=True)
-    (temporary / "config.json").write_text("{}")
-    (temporary / "model.safetensors").write_text(weights)
-    (temporary / "trainer_state.json").write_text(json.dumps({"step": step}))
+    write_files(temporary, weights, step)
     temporary.rename(directory)
+
+
+def write_files(directory: Path, weights: str, step: int) -> None:
+    """The files of a model or an adapter; the one that says that they are complete comes last."""
+    if config.get("lora"):
+        settings = ADAPTER | {"base_model_name_or_path": config["model_name_or_path"]}
+        (directory / "adapter_config.json").write_text(json.dumps(settings))
+    else:
+        (directory / "config.json").write_text("{}")
+    (directory / WEIGHTS).write_text(weights)
+    (directory / "trainer_state.json").write_text(json.dumps({"step": step}))
 
 
 def save(weights: str, step: int) -> Path:
@@ -62,7 +73,7 @@ def newest() -> tuple[int, str]:
     step = max((int(m[1]) for m in found if m and (output / m[0] / "trainer_state.json").exists()), default=0)
     if step == 0:
         return 0, hashlib.sha256(str(config.get("seed")).encode()).hexdigest()
-    return step, (output / f"checkpoint-{step}" / "model.safetensors").read_text()
+    return step, (output / f"checkpoint-{step}" / WEIGHTS).read_text()
 
 
 def train() -> None:
@@ -81,9 +92,7 @@ def train() -> None:
         emit("progress", step=step, total_steps=steps)
         if config.get("save_steps") and step % config["save_steps"] == 0:
             save(weights, step)
-    (output / "model.safetensors").write_text(weights)
-    (output / "config.json").write_text("{}")
-    (output / "trainer_state.json").write_text("{}")
+    write_files(output, weights, steps)
     emit("result", path=str(output), metrics={}, stopped=False)
 
 
