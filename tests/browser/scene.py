@@ -91,3 +91,16 @@ def checkpoints(job: Job, folder: Path, steps: range) -> None:
         (made / "config.json").write_text(json.dumps({"model_type": "gemma", "step": step}))
         (made / "model.safetensors").write_bytes(bytes(4096))
         job.publish(f"checkpoint-{step}", made, step=step, metrics={"eval_loss": 1.2 - step / 1000})
+
+
+def records() -> str:
+    """A data set of questions and answers of different lengths."""
+    chance = random.Random(5)
+    berths = [f"berth {n}" for n in range(1, 40)]
+    rows = []
+    for n in range(600):
+        berth = chance.choice(berths)
+        answer = f"Berth {berth.split()[1]} is free from {n % 12 + 1} o'clock."
+        answer += " Please call the harbour master first." * chance.choice((0, 0, 1, 1, 2, 4))
+        rows.append({"src": f"May I moor at {berth} tonight?", "tgt": answer})
+    return "".join(json.dumps(row) + "\n" for row in rows)
