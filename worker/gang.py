@@ -26,7 +26,8 @@ from worker.recovery import CHECKPOINT_DIRECTORY
 from worker.services import Services
 from worker.spec import Spec
 
-POLL_S = 0.2
+POLL_S = 0.1
+LONGEST_POLL_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class Gathering:
             self._holder.close()
 
     def _wait(self, stage: int, reached: Callable[[Meeting], bool]) -> Meeting:
-        until = boottime() + self._services.settings.gang_timeout_s
+        until, pause_s = boottime() + self._services.settings.gang_timeout_s, POLL_S
         while True:
             meeting: Meeting | None = self._answer(lambda: self._arrive(stage))
             if meeting is None:
@@ -103,7 +104,8 @@ class Gathering:
                 raise NotMet(
                     f"Waited {self._services.settings.gang_timeout_s:g} seconds for {who} of the job."
                 )
-            time.sleep(POLL_S)
+            time.sleep(pause_s)
+            pause_s = min(1.5 * pause_s, LONGEST_POLL_S)
 
     def _arrive(self, stage: int) -> Meeting | None:
         spec = self._spec
