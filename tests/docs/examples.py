@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 REPOSITORY = Path(__file__).parents[2]
 PROGRAMS = ("sh", "bash", "python")
-TIMEOUT_S = 150
+TIMEOUT_S = 240
 
 QUICKSTART = "docs/quickstart.md"
 PAGES = (QUICKSTART, "docs/api.md", "docs/cli.md", "docs/openai.md", "docs/webhooks.md", "docs/production.md")
@@ -140,17 +140,25 @@ def run_blocks(chosen: list[Block], folder: Path, environment: dict[str, str]) -
             code = f"python {program}"
         before, after = entry(AROUND, block) or ("", "")
         parts.append(f"({before}\n{code}\n{after})" if before else code)
-    done = subprocess.run(
-        ["/bin/bash", "-eu", "-o", "pipefail", "-c", local("\n".join(parts), address)],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    return done.stdout + done.stderr
+    command = ["/bin/bash", "-eu", "-o", "pipefail", "-c", local("\n".join(parts), address)]
+    with (folder / "output.txt").open("w+", encoding="utf-8") as output:
+        try:
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                timeout=TIMEOUT_S,
+            )
+            ended = f"exit status {done.returncode}" if done.returncode else ""
+        except subprocess.TimeoutExpired:
+            ended = f"not done after {TIMEOUT_S} s"
+        output.seek(0)
+        said = output.read()
+    assert not ended, f"{ended}\n{said[-6000:]}"
+    return said
 
 
 def local(code: str, address: str) -> str:
