@@ -104,7 +104,7 @@ class Activations:
         """The most that the head works with: chunks of logits, and the gradient of its weight.
 
         A chunk is still there while the next one is made, and what it adds to the gradient of the weight is
-        a tensor of its own. In the end that gradient is scaled into another tensor.
+        a tensor of its own.
 
         Args:
             trained: whether the head's weight is.
@@ -117,7 +117,7 @@ class Activations:
             return logits * min(chunks, 2)
         gradient = self._model.embedding(self._tensor) * FLOAT32
         if chunks == 1:
-            return gradient + max(logits, gradient)
+            return logits + gradient
         if chunks == 2:
             return logits + gradient + max(logits, gradient)
         return 2 * (logits + gradient)
@@ -157,9 +157,7 @@ class Activations:
         queries = model.query_width // self._tensor
         if self.flash:
             return work.tokens * (2 * queries * precision.compute + model.heads // self._tensor * FLOAT32)
-        blocks = -(-work.length // QUERY_BLOCK)
-        joined = 1 if blocks > 1 or model.kv_heads > 1 else 0
-        numbers = work.tokens * (2 + joined) * queries
+        numbers = work.tokens * 2 * queries
         numbers += work.rows * (model.heads // self._tensor) * seen_keys(work.length, self._prefix)
         return numbers * precision.compute
 
