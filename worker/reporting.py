@@ -13,6 +13,7 @@ from store.wake import job_channel, wake
 from worker.events import Record, read_events
 from worker.gang_publishing import publish_part
 from worker.masking import NOTHING, Mask
+from worker.outcome import LOST_PEER
 from worker.publishing import CannotPublish, checkpoint_key, publish
 from worker.pump import Fenced
 from worker.services import Services
@@ -33,8 +34,8 @@ class EventReporter:
         folder: the attempt that wrote the events: the live one or an earlier one.
         offset: bytes of the file that were reported before.
         mask: takes secrets out of the events.
-        rank: of the host that wrote them, where the attempt had several: each tells what it has saved, the
-            first one all else. None: it had one.
+        rank: of the host that wrote them, where the attempt had several: each tells what it has saved and why
+            it failed, the first one all else. None: it had one.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class EventReporter:
         if event["type"] == "error":
             self.error = event
         if event["type"] not in _SAVED:
-            return [] if self._rank else [event]
+            return [event] if self._is_told(event) else []
         if event.get("stopped"):
             self.result = event
             return []  # its weights were announced as a checkpoint
@@ -94,6 +95,12 @@ class EventReporter:
         if event["type"] == "result":
             self.result = event
         return [] if published is None else [published]
+
+    def _is_told(self, event: dict[str, Any]) -> bool:
+        """Whether an event that is not about weights is reported: of several hosts, any host's own error."""
+        if self._rank is not None and event["type"] == "error":
+            return event.get("kind") != LOST_PEER
+        return not self._rank
 
     def _published(self, event: dict[str, Any]) -> dict[str, Any] | None:
         """The event of weights that the artifacts have in full; None while other hosts have to add some.
