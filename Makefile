@@ -74,6 +74,7 @@ bench: install
 	$(BIN)/python benchmarks/api_speed.py --jobs 100000
 	$(BIN)/python benchmarks/load_memory.py
 	$(BIN)/python benchmarks/preference_memory.py
+	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/memory_estimate.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/quantize_memory.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/async_save.py
