@@ -1,5 +1,6 @@
 """Which attempts make room for a more urgent job: a pure function of the job, the hosts, what runs there."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -48,27 +49,42 @@ def make_room(
     lower = [tenant for tenant in tenants if tenant.priority + margin <= request.priority]
     if _suffices(idle, request):
         return ()
-    alone = [tenant for tenant in lower if _suffices(_without(idle, [tenant]), request)]
+    fitting = sum(count >= request.devices_per_node for count in idle.values())
+    alone = [tenant for tenant in lower if fitting + _hosts_won(tenant, idle, request) >= request.nodes]
     if alone:
         return (min(alone, key=_cost),)
+    there: dict[str, list[Tenant]] = defaultdict(list)
+    for tenant in lower:
+        for name in tenant.devices:
+            there[name].append(tenant)
     chosen: list[Tenant] = []
-    while not _suffices(left := _without(idle, chosen), request):
-        missing = {
-            name: request.devices_per_node - left[name]
-            for name in able
-            if left[name] < request.devices_per_node
-        }
-        others = [tenant for tenant in lower if tenant not in chosen]
-        offers = [_cheapest(name, count, others) for name, count in sorted(missing.items())]
-        possible = [offer for offer in offers if offer is not None]
-        if not possible:
+    left = dict(idle)
+    offers: dict[str, tuple[Tenant, ...]] = {}
+    changed: Iterable[str] = sorted(able)
+    while not _suffices(left, request):
+        for name in changed:
+            offers.pop(name, None)
+            missing = request.devices_per_node - left[name]
+            stay = [tenant for tenant in there[name] if tenant not in chosen]
+            if missing > 0 and (offer := _cheapest(name, missing, stay)):
+                offers[name] = offer
+        if not offers:
             return ()
-        chosen += min(possible, key=_total)
+        best = min(offers.values(), key=_total)
+        chosen += best
+        left = _without(left, best)
+        changed = [name for tenant in best for name in tenant.devices if name in able]
     return _needed(chosen, idle, request)
 
 
 def _suffices(idle: Mapping[str, int], request: Request) -> bool:
     return sum(count >= request.devices_per_node for count in idle.values()) >= request.nodes
+
+
+def _hosts_won(tenant: Tenant, idle: Mapping[str, int], request: Request) -> int:
+    """How many more hosts have devices enough once this attempt is gone."""
+    held = ((idle[name], count) for name, count in tenant.devices.items() if name in idle)
+    return sum(free < request.devices_per_node <= free + count for free, count in held)
 
 
 def _without(idle: Mapping[str, int], leaving: Iterable[Tenant]) -> dict[str, int]:
@@ -82,12 +98,12 @@ def _without(idle: Mapping[str, int], leaving: Iterable[Tenant]) -> dict[str, in
 
 
 def _cheapest(name: str, missing: int, tenants: Iterable[Tenant]) -> tuple[Tenant, ...] | None:
-    """The tenants that free so many devices of the host at the least cost; None when all are not enough."""
+    """Those of a host's tenants that free so many of its devices at the least cost; None when all are not
+    enough.
+    """
     best: dict[int, tuple[Tenant, ...]] = {0: ()}  # by the number of devices, which counts up to `missing`
     for tenant in tenants:
-        count = tenant.devices.get(name, 0)
-        if count == 0:
-            continue
+        count = tenant.devices[name]
         for freed, before in sorted(best.items(), reverse=True):
             reached, with_it = min(freed + count, missing), (*before, tenant)
             if reached > freed and (reached not in best or _total(with_it) < _total(best[reached])):

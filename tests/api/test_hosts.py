@@ -2,8 +2,11 @@
 
 import pytest
 
+from store.exclusion import note_failure
 from store.hosts import register_host
 from store.keys import Scope
+from store.reasons import Reason
+from store.retry_policy import ExclusionPolicy
 from tests.api.keyed import Keyed
 from tests.api.parts import on_both_databases
 
@@ -45,3 +48,21 @@ def test_an_unknown_host_and_a_reason_that_cannot_be_shown_are_refused(keyed: Ke
             assert boss.post(f"/hosts/{name}/cordon").status_code == 404
         assert boss.post("/hosts/rack-1/cordon", params={"reason": "a\0b"}).status_code in (400, 422)
         assert boss.post("/hosts/rack-1/drain", params={"reason": "x" * 501}).status_code == 422
+
+
+@on_both_databases
+def test_a_host_that_is_excluded_is_shown_so_and_opened_again(keyed: Keyed) -> None:
+    register(keyed, "rack-1")
+    with keyed.database.transaction() as session:
+        note_failure(session, "rack-1", None, Reason.device_error, ExclusionPolicy(duration_s=0))
+    with keyed.client(scopes=[Scope.admin]) as boss:
+        (listed,) = boss.get("/hosts").json()["items"]
+        assert (listed["excluded"], listed["exclusion_reason"]) == (True, "a device is broken")
+        assert listed["excluded_until"] is None
+        told = boss.get("/metrics").text
+        assert 'regatta_host_excluded{host="rack-1"} 1.0' in told
+        assert 'regatta_host_accepts_jobs{host="rack-1"} 0.0' in told
+        opened = boss.post("/hosts/rack-1/uncordon").json()
+        assert (opened["excluded"], opened["exclusion_reason"]) == (False, "")
+        events = boss.get("/events").json()["items"]
+    assert {"host_excluded", "host_uncordoned"} <= {event["type"] for event in events}

@@ -61,7 +61,7 @@ def test_a_submitted_job_is_placed_launched_and_finished_whichever_scheduler_liv
     job_id = bench.submit()
     job = bench.wait_for_end(job_id)
     assert job.status == Status.succeeded, bench.story(job_id)
-    assert job.placement == [{"host": "host-a", "devices": [0]}]
+    assert job.placement == [{"host": "host-a", "devices": [0], "ranks": [0]}]
     scheduler.kill()
     scheduler.wait(30)
     start(SCHEDULER)
