@@ -7,7 +7,7 @@ export function number(value, digits = 4) {
   if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (Number.isInteger(value) && size < 1e15) return value.toLocaleString("en");
+  if (Number.isInteger(value) && size < 1e9) return value.toLocaleString("en");
   if (size < 1e-3 || size >= 1e9) return Number(value.toPrecision(digits - 1)).toExponential().replace("e+", "e");
   return value.toLocaleString("en", { maximumSignificantDigits: digits });
 }

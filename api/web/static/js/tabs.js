@@ -39,7 +39,7 @@ export function tabs(tabList, { label, chosen, signal, onChoose }) {
       if (!here) return;
       const { element, start } = tab.make();
       panel.setAttribute("aria-labelledby", `tab-${name}`);
-      fill(panel, element);
+      fill(panel, h("h2", { class: "unseen" }, tab.title), element);
       start(leave.signal);
     });
     onChoose(name);

@@ -5,6 +5,7 @@ import { announce } from "../announce.js";
 import { openDialog } from "../dialog.js";
 import { h } from "../dom.js";
 import { isOver, titleOf } from "../jobs/words.js";
+import { Problem } from "../problems.js";
 import { go } from "../router.js";
 
 /**
@@ -118,7 +119,7 @@ function labelChanges(before, text) {
   const after = Object.fromEntries(Object.keys(before).map((key) => [key, null]));
   for (const line of text.split("\n").filter((each) => each.trim())) {
     const colon = line.indexOf(":");
-    if (colon < 1) throw new Error(`“${line.trim()}” is not a label; write key: value.`);
+    if (colon < 1) throw notSent(`“${line.trim()}” is not a label; write key: value.`);
     after[line.slice(0, colon).trim()] = line.slice(colon + 1).trim();
   }
   return after;
@@ -133,10 +134,15 @@ function changesField(id) {
   };
 }
 
+/** What is told of an entry that cannot be sent. */
+function notSent(detail) {
+  return new Problem(0, { title: "This cannot be sent", detail });
+}
+
 function parsed(text) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new Error(`The changes are not JSON: ${error.message}`);
+    throw notSent(`The changes are not JSON: ${error.message}`);
   }
 }

@@ -5,6 +5,8 @@ import { between, count, duration, moment, number, words } from "../format.js";
 import { faultWords, isOver, progressWords, queueWords, shareOf, titleOf } from "../jobs/words.js";
 import { link } from "../router.js";
 
+const JOB_ID = /([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/;
+
 /**
  * @param {Map<string, object>} reasons what GET /reasons says, by reason
  * @returns {{element: Element, show: (job: object) => void}}
@@ -34,7 +36,7 @@ export function jobHead(reasons) {
     setText(status, job.status);
     setOrRemove(status, "data-status", job.status);
     showProgress(job);
-    setText(message, job.status === "queued" ? queueWords(job.queue) : job.message);
+    showMessage(job.status === "queued" ? queueWords(job.queue) : job.message);
     const text = JSON.stringify([job.status, job.reason, job.evidence, job.warnings, job.labels]);
     if (text !== shown) {
       shown = text;
@@ -45,6 +47,10 @@ export function jobHead(reasons) {
     showFacts(facts, job);
   }
 
+  function showMessage(text) {
+    if (message.textContent !== text) fill(message, withJobLinks(text));
+  }
+
   function showProgress(job) {
     const share = shareOf(job);
     bar.hidden = share === null || isOver(job.status);
@@ -53,6 +59,11 @@ export function jobHead(reasons) {
   }
 
   return { element, actions, show };
+}
+
+/** A text in which ids of jobs are links to them. */
+function withJobLinks(text) {
+  return text.split(JOB_ID).map((part, index) => (index % 2 ? h("a", { href: link(`/jobs/${part}`) }, part) : part));
 }
 
 function whyParts(job, reason) {
