@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from trainer.config.records import SftRecord
     from trainer.tokenizers import Tokenizer
 
+# Words of templates that render the same record now so, now otherwise.
+_UNSTEADY = ("strftime_now", "random")
+
 Span = tuple[int, int]
 Messages = list[dict[str, str]]
 
@@ -73,6 +76,13 @@ class JinjaEncoder:
     def special_tokens(self) -> frozenset[str]:
         """All of the tokenizer's: a rendered text is encoded with them."""
         return self.tokenizer.special_tokens
+
+    def fingerprint(self) -> str | None:
+        """See `trainer.data.encoding.Encoder`; a template that asks for the time or for chance has none."""
+        if any(word in self.source.text for word in _UNSTEADY):
+            return None
+        template = json.dumps(self.source.text)
+        return f"jinja {template}; {self.src_length}; {self.max_length}; {self.tokenizer.fingerprint()}"
 
     def example(self, record: SftRecord) -> Example:
         """The example of a record; it may turn out to have no label token.

@@ -9,6 +9,7 @@ text counted, and the answer what room is left in `max_length`.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,13 @@ class PaddleEncoder:
     def special_tokens(self) -> frozenset[str]:
         """All of the tokenizer's: a rendered text is encoded with them."""
         return self.tokenizer.special_tokens
+
+    def fingerprint(self) -> str | None:
+        """See `trainer.data.encoding.Encoder`; a template that asks for chance has none."""
+        pieces = json.dumps(self.source.pieces())
+        if "random" in pieces:
+            return None
+        return f"paddlenlp {pieces}; {self.src_length}; {self.max_length}; {self.tokenizer.fingerprint()}"
 
     def example(self, record: SftRecord) -> Example:
         """The example of a record; it may turn out to have no label token.

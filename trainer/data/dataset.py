@@ -6,9 +6,11 @@ import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.config.problems import DataError, Problem
+from trainer.data.kept_examples import encoded
 
 if TYPE_CHECKING:
     from trainer.config.records import SftRecord
@@ -61,16 +63,21 @@ class Split:
         return f"{len(self.examples)} examples, {digest.hexdigest()}"
 
 
-def encode_split(name: str, records: Iterable[SftRecord], encoder: Encoder, max_length: int) -> Split:
-    """Encode all records of a split.
+def encode_split(
+    name: str, records: Iterable[SftRecord], encoder: Encoder, max_length: int, keep: Path | None = None
+) -> Split:
+    """Encode all records of a split, or find them encoded.
+
+    Args:
+        keep: a folder for encoded examples; see `trainer.data.kept_examples`.
 
     Raises:
         DataError: the split has no record, or none of them has a target token that fits.
     """
     kept: list[tuple[SftRecord, Example]] = []
     dropped: list[str] = []
-    for record in records:
-        example = encoder.example(record)
+    records = tuple(records)
+    for record, example in zip(records, encoded(records, encoder, keep), strict=True):
         if example.label_tokens:
             kept.append((record, example))
         else:

@@ -34,6 +34,12 @@ class Encoder(Protocol):
         """Tokens that act as what they name where a record's text has their letters."""
         ...
 
+    def fingerprint(self) -> str | None:
+        """A text that is the same only for encoders that make the same examples; None: what it makes depends
+        on more, such as the day.
+        """
+        ...
+
     def example(self, record: SftRecord) -> Example:
         """The example of a record, at most `max_length` tokens; it may have no label token."""
         ...

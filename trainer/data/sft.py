@@ -95,6 +95,10 @@ class PlainEncoder:
         """None act: raw text is text."""
         return frozenset()
 
+    def fingerprint(self) -> str:
+        """See `trainer.data.encoding.Encoder`."""
+        return f"raw text; {self.src_length}; {self.max_length}; {self.tokenizer.fingerprint()}"
+
     def example(self, record: SftRecord) -> Example:
         """The example of a record; it may turn out to have no label token."""
         turns = list(zip(record.src, record.tgt, strict=True))

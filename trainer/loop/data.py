@@ -10,6 +10,7 @@ from trainer.config.problems import Problem
 from trainer.data.dataset import Split, encode_split, split_warnings
 from trainer.data.encoding import Encoder
 from trainer.data.files import read_records
+from trainer.data.kept_examples import FOLDER
 from trainer.data.rows import MemoryRows, StreamedRows, TrainingRows, arrange, arranged_split
 from trainer.data.special_texts import special_text_warning
 from trainer.loop.evaluation import GENERATED_FILE, EvaluationData, Generation
@@ -94,7 +95,7 @@ def read_split(name: str, config: SftConfig, encoder: Encoder, events: EventWrit
         DataError: a record is broken, or there is nothing to learn.
     """
     records = read_records(Path(config.dataset_name_or_path), name)
-    split = encode_split(name, records, encoder, config.max_length)
+    split = encode_split(name, records, encoder, config.max_length, Path(config.output_dir) / FOLDER)
     for warning in split_warnings(split, config.max_length):
         events.warn(warning)
     texts = ((record.location, {"src": record.src, "tgt": record.tgt}) for record in split.records)

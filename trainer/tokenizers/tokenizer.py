@@ -1,7 +1,9 @@
 """One tokenizer interface over all file formats."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -157,6 +159,15 @@ class Tokenizer:
         for file in ("chat_template.jinja", "chat_template.json"):
             self._files.pop(file, None)
         self._files[name] = content.encode()
+
+    def fingerprint(self) -> str:
+        """A text that is the same only for tokenizers that give the same ids."""
+        digest = hashlib.sha256()
+        for name, content in sorted(self._files.items()):
+            digest.update(f"{name} {len(content)} ".encode())
+            digest.update(content)
+        libraries = (f"{name} {version(name)}" for name in ("tokenizers", "sentencepiece"))
+        return ", ".join((digest.hexdigest(), *libraries))
 
     def save(self, directory: str | Path) -> None:
         """Write the tokenizer's files, byte for byte as they were loaded."""
