@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: install chromium demo test test-browser bench-browser test-chaos chaos test-fuzz test-parallel test-oracle screenshots lint format serve bench
+.PHONY: install chromium demo test test-browser bench-browser test-chaos chaos test-fuzz test-parallel test-oracle screenshots lint format serve bench bench-peers bench-gpu
 
 install: $(STAMP)
 
@@ -78,6 +78,25 @@ bench: install
 	$(BIN)/python benchmarks/memory_estimate.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/quantize_memory.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/async_save.py
+	$(BIN)/python benchmarks/cold_start.py
+	$(BIN)/python benchmarks/checkpoint_speed.py
+
+# Beside transformers, PEFT and TRL, in an environment of their own (torch is large). PEERS=path/to/python takes one
+# that has the peers extra already; DATA is a folder with sft/train.json, dpo/train.jsonl and kto/train.jsonl.
+PEERS ?= .peers/bin/python
+DATA ?= ../shared/data
+bench-peers: install $(if $(filter .peers/%,$(PEERS)),.peers/installed)
+	$(BIN)/python -m benchmarks.peers.compare --peers $(PEERS) --data $(DATA)
+
+.peers/installed: pyproject.toml
+	$(PYTHON) -m venv .peers
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["peers"], sep="\n")' > .peers/packages
+	.peers/bin/pip install --quiet --disable-pip-version-check -r .peers/packages
+	touch $@
+
+# On one GPU: at most ten minutes. Needs the gpu extra instead of the cpu one.
+bench-gpu:
+	$(BIN)/python benchmarks/gpu_step.py
 
 lint: install
 	$(BIN)/ruff check .

@@ -1,0 +1,1 @@
+"""Regatta beside other trainers, which run in an environment of their own (`make bench-peers`)."""
