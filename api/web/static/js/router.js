@@ -4,7 +4,7 @@
 import { announce } from "./announce.js";
 import { mayAskAgain } from "./auth.js";
 import { fill, h } from "./dom.js";
-import { isAbort, problemBox } from "./problems.js";
+import { Problem, isAbort, problemBox } from "./problems.js";
 
 const ROUTES = [
   { pattern: /^\/jobs$/, title: "Jobs", nav: "#/jobs", load: () => import("./pages/jobs.js") },
@@ -76,7 +76,7 @@ export function startRouter(root, nav) {
     }, SLOW_MS);
     signal.addEventListener("abort", () => clearTimeout(waiting));
     try {
-      if (!route) throw new Error(`There is no page ${page}.`);
+      if (!route) throw new Problem(404, { title: "Nothing is here", detail: `There is no page ${page}.` });
       const module = await route.load();
       if (signal.aborted) return;
       const ended = await module.show(stage, { ...route.params, query: new URLSearchParams(query), signal });
