@@ -1,14 +1,11 @@
 """A job's metrics, from the server's history and live."""
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from cli.client import Client, job_path
-from cli.sse import follow as follow_stream
-
-METRIC_EVENT = "metric"
+from cli.client import Client
+from cli.sse import read_history
 
 
 def read_metrics(
@@ -18,14 +15,7 @@ def read_metrics(
 
     With `follow`, goes on until the job has ended. A step that a later attempt repeats comes again.
     """
-    path, query = job_path(job, "metrics"), {"kind": kind}
-    if not follow:
-        yield from client.items(path, query)
-        return
-    client.get(job_path(job))  # patience is for servers that go away, not for one that was never there
-    for event in follow_stream(client, path, query):
-        if event.type == METRIC_EVENT:
-            yield json.loads(event.data)
+    return read_history(client, job, "metrics", "metric", {"kind": kind}, live=follow)
 
 
 def point(metric: Mapping[str, Any], name: str) -> float | None:

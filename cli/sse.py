@@ -1,9 +1,10 @@
 """Event streams of a server, as commands follow them."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cli.client import Client, told
+from cli.client import Client, job_path, told
 from regatta_client.following import PATIENCE_S
 from regatta_client.following import follow as follow_stream
 from regatta_client.sse import Event
@@ -20,3 +21,23 @@ def follow(
     """
     with told():
         yield from follow_stream(client.connection, path, params, patience_s)
+
+
+def read_history(
+    client: Client, job: str, history: str, item: str, query: Mapping[str, Any], *, live: bool
+) -> Iterator[dict[str, Any]]:
+    """The items of a job's history, oldest first, each once.
+
+    Args:
+        history: `logs` or `metrics`.
+        item: what the events of its stream that hold an item are called.
+        live: go on until the job has ended, over any number of lost connections.
+    """
+    path = job_path(job, history)
+    if not live:
+        yield from client.items(path, query)
+        return
+    client.get(job_path(job))  # patience is for servers that go away, not for one that was never there
+    for event in follow(client, path, query):
+        if event.type == item:
+            yield json.loads(event.data)
