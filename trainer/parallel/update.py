@@ -15,6 +15,7 @@ from paddle import Tensor, nn
 from paddle.distributed.fleet.utils import mix_precision_utils
 from paddle.distributed.fleet.utils.hybrid_parallel_util import fused_allreduce_gradients
 
+from trainer.ahead import done_ahead
 from trainer.loop.precision import FullPrecision
 from trainer.models.base import CausalLM
 from trainer.models.passes import Pass
@@ -124,10 +125,10 @@ class Updater:
         return held_state(self.optimizer, self.model.trained_weights(), self._parts(), self._copies)
 
     def load_state(self, read: ReadState) -> None:
-        """Replace the state by what `read` gives for every part of it that is here."""
+        """Replace the state by what `read` gives for every part of it that is here; threads call it."""
         create_state(self.optimizer, self._parts())
-        for held in self.state():
-            array = read(held.weight, held.kind, held.span)
+        found = done_ahead(lambda held: read(held.weight, held.kind, held.span), self.state())
+        for held, array in found:
             if array is not None:
                 held.put(array)
 
