@@ -4,6 +4,8 @@ A whole service (API, scheduler, worker, Valkey), once with SQLite and once with
 the other, each cancelled and its trainer killed once that is there. The kernel tells the start, to 10 ms.
 
     python benchmarks/start_latency.py [--jobs 40]
+
+Where others use the machine, too, `chrt -r 1` before it gives what an idle host would.
 """
 
 import argparse
@@ -18,6 +20,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.api_speed import postgres
+from benchmarks.results import table, write_section
 from tests.service import TERMINAL, Service, build_tiny_gemma, running_service, write_sft_data
 
 LOOK_S = 0.3
@@ -59,7 +62,8 @@ def one_job(service: Service, config: dict) -> tuple[float, float]:
     return started - sent, started - accepted
 
 
-def measure(name: str, folder: Path, root: Path, jobs: int, **env: str) -> None:
+def measure(name: str, folder: Path, root: Path, jobs: int, database_url: str = "") -> list[list[str]]:
+    """The rows of the table for one database."""
     folder.mkdir()
     config = {
         "model_name_or_path": str(root / "tiny-gemma"),
@@ -68,12 +72,14 @@ def measure(name: str, folder: Path, root: Path, jobs: int, **env: str) -> None:
         "do_train": True,
         "max_steps": 2,
     }
-    with running_service(folder, root, **env) as service:
+    with running_service(folder, root, REGATTA_DATABASE_URL=database_url) as service:
         times = [one_job(service, config) for _ in range(WARM_UP + jobs)][WARM_UP:]
-    for what, column in (("sent", 0), ("accepted", 1)):
+    rows = []
+    for what, column in (("sending", 0), ("acceptance", 1)):
         ordered = sorted(pair[column] for pair in times)
         p50, p99 = (1000 * ordered[int(share * (len(ordered) - 1) + 0.5)] for share in (0.5, 0.99))
-        print(f"{name:10} {what:8} to trainer started: p50 {p50:4.0f} ms  p99 {p99:4.0f} ms", flush=True)
+        rows.append([f"{name}, from {what}", f"{p50:.0f} ms", f"{p99:.0f} ms"])
+    return rows
 
 
 def main() -> None:
@@ -83,16 +89,21 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=40, help="jobs that are measured on each database")
     parser.add_argument("--database", choices=("sqlite", "postgresql"), help="on this one alone")
     given = parser.parse_args()
+    rows: list[list[str]] = []
     with tempfile.TemporaryDirectory(prefix="regatta-start-") as temporary:
         root = Path(temporary) / "root"
         build_tiny_gemma(root / "tiny-gemma")
         write_sft_data(root / "data")
         if given.database != "postgresql":
-            measure("SQLite", Path(temporary) / "sqlite", root, given.jobs)
+            rows += measure("SQLite", Path(temporary) / "sqlite", root, given.jobs)
         if given.database != "sqlite":
             with postgres(Path(temporary)) as url:
                 folder = Path(temporary) / "postgresql"
-                measure("PostgreSQL", folder, root, given.jobs, REGATTA_DATABASE_URL=url)
+                rows += measure("PostgreSQL", folder, root, given.jobs, url)
+    about = (
+        f"From POST /jobs until the trainer process exists, {given.jobs} jobs on a database, host idle.\n\n"
+    )
+    write_section("Start of a job", about + table(["", "p50", "p99"], rows))
 
 
 if __name__ == "__main__":
