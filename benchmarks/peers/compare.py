@@ -44,11 +44,14 @@ VERSIONS = ("torch", "transformers", "peft", "trl")
 
 @dataclass(frozen=True)
 class Place:
-    """Where the comparisons run: the peers' interpreter, the folder of the data, one for what is made."""
+    """Where the comparisons run: the peers' interpreter, and the folders of the data, of what is made, and of
+    the models, which may have been made before.
+    """
 
     peers: str
     data: Path
     folder: Path
+    models: Path
 
 
 def tokens_of_text(place: Place) -> Path:
@@ -66,7 +69,7 @@ def _texts(text: str | list[str]) -> list[str]:
 
 def build(place: Place, name: str, sizes: dict) -> Path:
     """A model of these sizes, which all sides load."""
-    folder = place.folder / name
+    folder = place.models / name
     if not folder.exists():
         words = [word for size in sizes.items() for word in ("--set", "=".join(map(str, size)))]
         text = ["--text", str(tokens_of_text(place))]
@@ -204,6 +207,7 @@ def main() -> None:
     parser.add_argument("--peers", required=True, help="interpreter of the environment that has them")
     parser.add_argument("--data", type=Path, required=True, help="folder with sft, dpo and kto")
     parser.add_argument("--only", nargs="*", choices=COMPARISONS, default=list(COMPARISONS))
+    parser.add_argument("--models", type=Path, help="where models are kept for the next time")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     given = parser.parse_args()
@@ -219,8 +223,9 @@ def main() -> None:
     for key in given.only:
         name, sides = COMPARISONS[key]
         with tempfile.TemporaryDirectory() as temporary:
-            place = Place(given.peers, given.data.resolve(), Path(temporary))
-            found = contest(sides(place), given.rounds, given.threads, place.folder)
+            folder = Path(temporary)
+            place = Place(given.peers, given.data.resolve(), folder, given.models or folder)
+            found = contest(sides(place), given.rounds, given.threads, folder)
         text = (
             f"float32, AdamW, {given.threads} threads; medians of {given.rounds} steps of each, by turns, in"
         )

@@ -65,8 +65,15 @@ class _Running:
         }
         command = [side.python, str(HERE / side.script), json.dumps(dict(side.work))]
         with log.open("w") as errors:
+            # In a session of its own: Linux shares the processor out between sessions first.
             process = subprocess.Popen(
-                command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+                command,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
             )
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("it has no pipes")
