@@ -24,7 +24,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -119,8 +119,6 @@ def started(row: str, steps: int) -> Found:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MKL_", "FLAGS_"))}
     environment.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
     environment["KMP_BLOCKTIME"] = "0"
-    if "kernels" not in parts_of(row):
-        environment["MKL_DEBUG_CPU_TYPE"] = "0"
     command = [sys.executable, __file__, "--row", row, "--steps", str(steps)]
     answer = subprocess.run(
         command, env=environment, check=True, timeout=170, stdout=subprocess.PIPE, text=True
@@ -286,7 +284,7 @@ def products(paddle: Any) -> Callable[[], None]:
     return step
 
 
-def replace_formulations(parts: set[str]) -> None:
+def replace_formulations(parts: Collection[str]) -> None:
     """Put Paddle's own functions in the place of these parts of the trainer."""
     import trainer.models.base as base
     import trainer.models.gemma.modeling as gemma
