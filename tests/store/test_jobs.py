@@ -289,4 +289,4 @@ def test_a_deleted_host_does_not_disturb_its_past_jobs(database: Database) -> No
     with database.transaction() as session:
         job = finished_job(session)
         session.execute(delete(Host))
-        assert existing_job(session, job.id).placement == [{"host": HOST, "devices": [0]}]
+        assert existing_job(session, job.id).placement == [{"host": HOST, "devices": [0], "ranks": [0]}]

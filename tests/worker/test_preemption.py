@@ -1,9 +1,11 @@
+from dataclasses import replace
 from itertools import combinations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.kind import Capacity, Request
+from worker.placement import plan
 from worker.preemption import Tenant, make_room
 
 
@@ -95,6 +97,31 @@ def test_nobody_is_asked_while_enough_comes_free_in_any_case(
     asked = make_room(wanted, hosts, tenants)
     coming = {h.host: sum(t.devices.get(h.host, 0) for t in asked) for h in hosts}
     assert make_room(wanted, hosts, [t for t in tenants if t not in asked], coming=coming) == ()
+
+
+@given(urgent, fleets(), st.lists(urgent, max_size=4))
+def test_who_has_made_room_gets_nothing_before_the_job_that_it_was_made_for(
+    wanted: Request, fleet: tuple[list[Capacity], list[Tenant]], behind: list[Request]
+):
+    hosts, tenants = fleet
+    others = [
+        replace(
+            other, job_id=f"behind{number}", created_at=1.0, priority=min(other.priority, wanted.priority)
+        )
+        for number, other in enumerate(behind)
+    ]
+    first = plan([wanted, *others], hosts)
+    heads = [(request, able) for request, able in first.heads if request is wanted]
+    for request, able in heads:
+        asked = make_room(request, able, tenants)
+        if asked:
+            left = {
+                each.host: len(each.free) + sum(t.devices.get(each.host, 0) for t in asked) for each in able
+            }
+            freed = [replace(each, free=tuple(range(left[each.host]))) for each in able]
+            again = [Request(t.job_id, "gpu", 1, 1, t.priority, -1.0) for t in asked]
+            waiting = [other for other in others if other.job_id not in first.placed]
+            assert wanted.job_id in plan([*again, wanted, *waiting], freed).placed
 
 
 def test_one_attempt_over_two_hosts_goes_before_two_on_one_each():
