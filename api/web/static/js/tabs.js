@@ -9,14 +9,16 @@ import { fill, h } from "./dom.js";
  * @param {string|null} options.chosen name of the tab that is seen first
  * @param {AbortSignal} options.signal ends the panel that is seen
  * @param {(name: string) => void} options.onChoose
+ * @returns {{element: Element, again: () => void}} `again` starts the panel that is seen anew
  */
-export function tabs(tabList, { label, chosen, signal, onChoose }) {
+export function tabs(tabList, { label, chosen: first, signal, onChoose }) {
   const panel = h("div", { role: "tabpanel", id: "tab-panel", tabindex: -1 });
   const buttons = tabList.map(({ name, title }) => h("button", {
     type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "tab-panel", onclick: () => choose(name),
   }, title));
   const list = h("div", { role: "tablist", "aria-label": label }, buttons);
   let leave = null;
+  let here = "";
 
   list.addEventListener("keydown", (event) => {
     const at = buttons.indexOf(document.activeElement);
@@ -32,11 +34,12 @@ export function tabs(tabList, { label, chosen, signal, onChoose }) {
   function choose(name) {
     leave?.abort();
     leave = new AbortController();
+    here = name;
     tabList.forEach((tab, index) => {
-      const here = tab.name === name;
-      buttons[index].setAttribute("aria-selected", String(here));
-      buttons[index].tabIndex = here ? 0 : -1;
-      if (!here) return;
+      const chosen = tab.name === name;
+      buttons[index].setAttribute("aria-selected", String(chosen));
+      buttons[index].tabIndex = chosen ? 0 : -1;
+      if (!chosen) return;
       const { element, start } = tab.make();
       panel.setAttribute("aria-labelledby", `tab-${name}`);
       fill(panel, h("h2", { class: "unseen" }, tab.title), element);
@@ -45,6 +48,6 @@ export function tabs(tabList, { label, chosen, signal, onChoose }) {
     onChoose(name);
   }
 
-  choose(tabList.some(({ name }) => name === chosen) ? chosen : tabList[0].name);
-  return h("div", { class: "tabs" }, list, panel);
+  choose(tabList.some(({ name }) => name === first) ? first : tabList[0].name);
+  return { element: h("div", { class: "tabs" }, list, panel), again: () => choose(here) };
 }

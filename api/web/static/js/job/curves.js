@@ -1,12 +1,10 @@
 // The curves of a job, drawn while it runs.
 
-import { path } from "../api.js";
 import { ChartGroup } from "../chart/group.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, count, number } from "../format.js";
 import { follow } from "../live.js";
 import { isAbort, problemBox } from "../problems.js";
-import { Metrics } from "./metrics.js";
 
 const FIRST = [
   { title: "Loss", parts: [["train/loss", "train"], ["eval/eval_loss", "eval"]] },
@@ -18,9 +16,12 @@ const FIRST = [
 const COLORS = ["--c1", "--c2", "--c3", "--c4"];
 const UNDRAWN = /^(train\/(epoch|tokens|ppl|step)|eval\/(epoch|eval_runtime|eval_.*_per_second|eval_ppl|step))$/;
 
-/** The panel: `{element, start(signal)}`; it lives as long as the signal, and draws while it is seen. */
-export function curvesPanel(jobId) {
-  const metrics = new Metrics(jobId);
+/**
+ * The panel of curves.
+ *
+ * @param {import("./metrics.js").Metrics} metrics what has been read of the job; kept while the panel is not seen
+ */
+export function curvesPanel(metrics) {
   const state = h("span", { class: "live hint" }, "reading…");
   const problem = h("div", { role: "alert" });
   const empty = h("p", { class: "empty", hidden: true }, "No numbers yet. The first ones come with the first logged step.");
@@ -38,7 +39,7 @@ export function curvesPanel(jobId) {
     try {
       await metrics.load(signal);
       show();
-      await follow(path`/jobs/${jobId}/metrics`, {}, {
+      await follow(metrics.base, {}, {
         signal,
         after: String(metrics.lastId),
         onItems: (items) => {

@@ -14,6 +14,7 @@ export class Metrics {
   lastId = 0;
   /** Whether some numbers were left out. */
   thinned = false;
+  #loaded = false;
   #idOfStep = { xs: [], ys: [] };
 
   /** @param {string} jobId */
@@ -21,12 +22,14 @@ export class Metrics {
     this.base = path`/jobs/${jobId}/metrics`;
   }
 
-  /** Read what there is, thinned where it is much. */
+  /** Read what there is, thinned where it is much; nothing when that was done before. */
   async load(signal) {
+    if (this.#loaded) return;
     const [train, evaluations] = await Promise.all(
       ["train", "eval"].map((kind) => get(this.base, { kind, points: POINTS }, { signal })));
     this.thinned = train.thinned || evaluations.thinned;
     this.add([...train.items, ...evaluations.items]);
+    this.#loaded = true;
   }
 
   /**

@@ -9,6 +9,7 @@ import { configPanel } from "../job/config.js";
 import { curvesPanel } from "../job/curves.js";
 import { eventsPanel } from "../job/events.js";
 import { jobHead } from "../job/head.js";
+import { Metrics } from "../job/metrics.js";
 import { isOver, titleOf } from "../jobs/words.js";
 import { repeat } from "../live.js";
 import { logsPanel } from "../logs/panel.js";
@@ -26,14 +27,15 @@ export async function show(root, { id, query, signal }) {
   const problem = h("div", { role: "alert" });
   const over = () => isOver(job.status);
   const showActions = jobActions(head.actions, () => job, () => state.now());
+  let metrics = new Metrics(id);
   const panels = tabs([
-    { name: "curves", title: "Curves", make: () => curvesPanel(id) },
+    { name: "curves", title: "Curves", make: () => curvesPanel(metrics) },
     { name: "logs", title: "Log", make: () => logsPanel(id) },
     { name: "events", title: "Events", make: () => eventsPanel(id, over) },
     { name: "config", title: "Config", make: () => configPanel(() => job) },
     { name: "checkpoints", title: "Checkpoints", make: () => checkpointsPanel(id, over) },
   ], { label: "About the job", chosen: query.get("tab"), signal, onChoose: (tab) => keepInAddress({ tab }) });
-  fill(root, head.element, problem, panels);
+  fill(root, head.element, problem, panels.element);
   showJob();
 
   function showJob() {
@@ -48,6 +50,10 @@ export async function show(root, { id, query, signal }) {
     fill(problem);
     showJob();
     if (job.status !== before) announce(`${titleOf(job)} is ${job.status}. ${job.message}`);
+    if (isOver(before) && !over()) {
+      metrics = new Metrics(id); // a retry may begin from scratch
+      panels.again(); // what it follows had ended
+    }
   }, { signal, interval: () => (over() ? QUIET_MS : BUSY_MS), onError: showError });
 
   function showError(error) {
