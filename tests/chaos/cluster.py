@@ -45,6 +45,7 @@ SHORT = {
     "OUTAGE_S": "120",
     "LOG_FLUSH_S": "1",
     "FAULT_LIMIT": "1000000",
+    "HOST_FAILURE_LIMIT": "1000000",
 }
 """Settings under which what takes minutes in production takes seconds."""
 
