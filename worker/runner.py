@@ -30,7 +30,10 @@ def main() -> int:
     """Run the attempt that the order names."""
     if AHEAD in sys.argv[1:]:
         importlib.import_module("worker.supervisor")
-        print("ready", flush=True)
+        try:
+            os.write(sys.stdout.fileno(), b"ready\n")
+        except BrokenPipeError:  # the worker has gone
+            return EXIT_REPORTED
     order = json.loads(sys.stdin.buffer.read() or "null")
     if order is None:  # the worker has gone
         return EXIT_REPORTED
