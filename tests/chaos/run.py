@@ -46,6 +46,7 @@ class Options:
     steps: int = 40
     step_s: float = 0.2
     real: bool = False
+    hosts: int = 4
     nodes: tuple[int, ...] = (1,)
     sample: int = 3
     pause_s: tuple[float, float] = (1.0, 8.0)
@@ -243,7 +244,7 @@ def chaos(options: Options, root: Path) -> tuple[Report, Path]:
     env = {"CHAOS_STEP_S": str(options.step_s)}
     if not options.real:
         env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PROGRAMS), os.environ.get("PYTHONPATH"))))
-    with running_cluster(root, env=env) as cluster:
+    with running_cluster(root, hosts=options.hosts, env=env) as cluster:
         return Run(cluster, material, options).run(), cluster.folder
 
 
