@@ -36,11 +36,15 @@ def write_section(title: str, text: str, path: Path = RESULTS) -> None:
 
 
 def machine() -> str:
-    """The machine in a few words: processor, cores of this process, memory, system, Python."""
+    """The machine in a few words: processor, cores of this process, memory, system, Python, and how many
+    processes wanted to run in the last five minutes.
+    """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     cores = len(os.sched_getaffinity(0))
     system = f"{platform.system()} {platform.machine()}"
-    return f"{_processor()}, {cores} cores, {memory:.0f} GiB, {system}, Python {platform.python_version()}"
+    load = f"load average {os.getloadavg()[1]:.1f}"
+    python = f"Python {platform.python_version()}"
+    return f"{_processor()}, {cores} cores, {memory:.0f} GiB, {system}, {python}, {load}"
 
 
 def _processor() -> str:

@@ -108,13 +108,14 @@ def sft(place: Place) -> list[Side]:
     work = {"model": model, "data": data, "batch": 6, **lengths}
     return [
         regatta(place, "Regatta", "finetune", config | packed),
-        regatta(place, "Regatta, padded", "finetune", config | padded),
+        regatta(place, "Regatta, one example a row", "finetune", config | padded),
         peer(place, "transformers, flattened batches", "transformers_sft.py", work),
+        peer(place, "transformers, padded batches", "transformers_sft.py", {**work, "padded": True}),
     ]
 
 
 def lora(place: Place) -> list[Side]:
-    ours, _, theirs = sft(place)
+    ours, _, theirs, _ = sft(place)
     config = {**ours.work["config"], "lora": True, "lora_rank": 8}  # pyright: ignore[reportGeneralTypeIssues]
     return [
         Side("Regatta, LoRA", ours.python, ours.script, {**ours.work, "config": config}),

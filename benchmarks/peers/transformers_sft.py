@@ -1,11 +1,11 @@
-"""Full or LoRA fine-tuning by transformers (and PEFT), the examples of a batch flattened into one row."""
+"""Full or LoRA fine-tuning by transformers (and PEFT): a batch is flattened into one row, or padded."""
 
 import json
 import sys
 
 from hf import IGNORE, TakeTurns, arguments, counting, load, sft_examples
 from torch.utils.data import Dataset
-from transformers import DataCollatorWithFlattening, Trainer, TrainingArguments
+from transformers import DataCollatorForSeq2Seq, DataCollatorWithFlattening, Trainer, TrainingArguments
 from turns import Turns
 
 
@@ -36,7 +36,9 @@ def main() -> None:
         model=model,
         args=TrainingArguments(**arguments(work)),
         train_dataset=Examples(sft_examples(work, tokenizer)),
-        data_collator=DataCollatorWithFlattening(),
+        data_collator=DataCollatorForSeq2Seq(tokenizer)
+        if work.get("padded")
+        else DataCollatorWithFlattening(),
         callbacks=[TakeTurns(turns)],
     )
     trainer.train()
