@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 JOB_TIMEOUT_S = 150.0
 TERMINAL = ("succeeded", "failed", "cancelled")
 
