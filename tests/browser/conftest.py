@@ -70,7 +70,10 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     contexts = []
 
     def open_one(url: str, **options: Any) -> Page:
-        wanted: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}} | options
+        wanted: dict[str, Any] = {
+            "viewport": {"width": 1280, "height": 800},
+            "reduced_motion": "reduce",
+        } | options
         context = browser.new_context(**wanted)
         context.set_default_timeout(TIMEOUT_MS)
         contexts.append(context)

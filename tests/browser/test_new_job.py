@@ -96,7 +96,7 @@ def test_arguments_are_found_and_what_differs_from_the_preset_is_told(page: Page
     argument(page, "model_name_or_path").fill("tiny-gemma")
     page.get_by_label("Only what differs from the start").check()
     expect(page.locator(".argument:visible code")).to_have_text(["model_name_or_path", "label_smoothing"])
-    page.get_by_label("Start from", exact=True).select_option("gemma/sft")
+    page.get_by_label("Starting point", exact=True).select_option("gemma/sft")
     page.get_by_role("dialog").get_by_role("button", name="Start anew").click()
     expect(page.get_by_label("Task", exact=True)).to_have_value("finetune")
     expect(page.locator(".argument:visible")).to_have_count(0)

@@ -24,7 +24,8 @@ def harbour(folder: Path, tmp_path: Path) -> Iterator[Served]:
     """A service of its own with the life of `scene` in it."""
     (tmp_path / "models").symlink_to(folder / "models")
     (tmp_path / "data").symlink_to(folder / "data")
-    settings = settings_in(tmp_path, tmp_path / "regatta.db")
+    silent = {"heartbeat_s": 3600.0}  # nobody beats for its hosts
+    settings = settings_in(tmp_path, tmp_path / "regatta.db").model_copy(update=silent)
     upgrade(settings.database_url)
     broker = ensure_broker(settings.data_dir)
     try:
@@ -34,7 +35,7 @@ def harbour(folder: Path, tmp_path: Path) -> Iterator[Served]:
         broker.stop()
 
 
-def test_the_pictures(open_page: Callable[..., Page], harbour: Served, tmp_path: Path) -> None:
+def test_the_pictures(open_page: Callable[..., Page], harbour: Served) -> None:
     scene.hosts(harbour)
     dataset = harbour.upload("support-2026-11", scene.records())
     finished = [
@@ -64,15 +65,11 @@ def test_the_pictures(open_page: Callable[..., Page], harbour: Served, tmp_path:
         resources={"devices_per_node": 2},
     )
     scene.curve(running, 236, 400, floor=1.3, seed=3)
-    scene.log(running, 236)
-    scene.checkpoints(running, tmp_path, range(100, 201, 100))
     harbour.submit(name="support-dpo-later", priority=5, labels={"team": "search"})
-    scene.hosts(harbour)
 
     page = open_page(harbour.url)
     take(page, harbour, "jobs", "/jobs", "table.jobs tbody tr")
     take(page, harbour, "job", f"/jobs/{running.id}", ".readout b")
-    take(page, harbour, "log", f"/jobs/{running.id}?tab=logs", ".line")
     compared = ",".join(job.id for job in (*finished, running))
     take(page, harbour, "compare", f"/compare?ids={compared}", ".readout b")
     take(page, harbour, "hosts", "/hosts", ".host .busy")
@@ -84,17 +81,18 @@ def test_the_pictures(open_page: Callable[..., Page], harbour: Served, tmp_path:
     page.locator("#tokens-title").scroll_into_view_if_needed()
     page.evaluate("scrollTo(0, document.querySelector('[aria-labelledby=split-title]').offsetTop - 16)")
     save(page, "dataset")
-    page.goto(f"{harbour.url}/#/new?preset=gemma/sft&dataset={dataset['reference']}")
-    page.locator("#argument-model_name_or_path").fill("tiny-gemma")
-    page.locator("#argument-learning_rate").fill("fast")
-    page.locator(".report .problem").wait_for()
-    page.wait_for_timeout(500)
-    save(page, "problems")
-    page.locator("#argument-learning_rate").fill("0.0003")
-    page.locator(".memory-bar").wait_for()
+
+
+def test_the_picture_of_a_new_job(open_page: Callable[..., Page], harbour: Served) -> None:
+    scene.hosts(harbour)
+    dataset = harbour.upload("support-2026-11", scene.records())
+    config = {"dataset_name_or_path": dataset["reference"], "max_steps": 400, "lora": True, "do_eval": False}
+    packed = {"zero_padding": True, "per_device_train_batch_size": 64}
+    job = harbour.submit(name="support-lr-1e-3", config=config | packed)
+    page = open_page(f"{harbour.url}/#/new?clone={job['id']}")
+    page.locator("#argument-learning_rate").fill("0.001")
+    page.locator(".memory-bar").wait_for(timeout=90_000)
     save(page, "new-job")
-    page.emulate_media(color_scheme="dark")
-    take(page, harbour, "job-dark", f"/jobs/{running.id}", ".readout b")
 
 
 def take(page: Page, service: Served, name: str, place: str, sign: str) -> None:

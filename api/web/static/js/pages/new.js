@@ -58,7 +58,7 @@ export async function show(root, { query, signal }) {
       h("div", { class: "columns" },
         h("div", { class: "page" },
           h("div", { class: "card start" },
-            h("div", { class: "field" }, h("label", { for: "preset" }, "Start from"), preset),
+            h("div", { class: "field" }, h("label", { for: "preset" }, "Starting point"), preset),
             h("div", { class: "field" }, h("label", { for: "task" }, "Task"), task, about),
             members.naming,
             h("div", { class: "row", role: "group", "aria-label": "Write the arguments as" }, asForm, asJson)),
