@@ -25,6 +25,8 @@ SETTINGS: dict[str, Any] = {
 }
 TWO = {"nodes": 2, "devices_per_node": 1}
 
+pytestmark = pytest.mark.timeout(900)  # trainers of two hosts start together, several times
+
 
 @contextlib.contextmanager
 def running_worker(up: Service, name: str, root: Path) -> Iterator[None]:
