@@ -4,6 +4,9 @@ import { all, get, path } from "../api.js";
 
 const MEMBERS = ["name", "priority", "max_retries", "timeout_s", "labels", "resources"];
 
+/** What stands for another job among the names of argument files. */
+export const OTHER_JOB = "job";
+
 /**
  * The start that the address asks for: `clone=<job>`, `preset=<family>/<name>`, `task=`, `dataset=dataset:<id>`.
  *
@@ -22,7 +25,7 @@ export async function startOf(query, signal) {
 async function cloneOf(id, signal) {
   const job = await get(path`/jobs/${id}`, {}, { signal });
   const members = Object.fromEntries(MEMBERS.map((name) => [name, job[name]]));
-  return { task: job.task, config: job.config, members, preset: "", title: `Copy of ${job.name ?? job.id}` };
+  return { task: job.task, config: job.config, members, preset: OTHER_JOB, title: `Copy of ${job.name ?? job.id}` };
 }
 
 /** An argument file that ships, named `family/name`. */

@@ -10,7 +10,7 @@ import { jsonEditor } from "../new/json.js";
 import { memberForm } from "../new/members.js";
 import { startPreflight } from "../new/preflight.js";
 import { report } from "../new/report.js";
-import { empty, presetOf, presetsOnOffer, startOf } from "../new/start.js";
+import { OTHER_JOB, empty, presetOf, presetsOnOffer, startOf } from "../new/start.js";
 import { suggestionLists } from "../new/suggestions.js";
 import { tokenPreview } from "../tokens.js";
 import { Problem, isAbort, problemBox } from "../problems.js";
@@ -107,7 +107,7 @@ export async function show(root, { query, signal }) {
       preset.value = draft.preset;
       return;
     }
-    const from = chosen ? await presetOf(chosen, signal) : empty(draft.task);
+    const from = chosen === OTHER_JOB ? start : chosen ? await presetOf(chosen, signal) : empty(draft.task);
     Object.assign(draft, { task: from.task, config: { ...from.config }, base: from.config, preset: chosen });
     await showTask();
     changed();
@@ -179,6 +179,7 @@ export async function show(root, { query, signal }) {
 function presetChoice(presets, chosen) {
   const families = [...new Set(presets.map(({ family }) => family))];
   const select = h("select", { id: "preset" }, h("option", { value: "" }, "nothing: the defaults"),
+    chosen === OTHER_JOB && h("option", { value: OTHER_JOB }, "the other job"),
     families.map((family) => h("optgroup", { label: family }, presets
       .filter((each) => each.family === family)
       .map(({ name, task }) => h("option", { value: `${family}/${name}` }, `${family}/${name} (${task})`)))));
