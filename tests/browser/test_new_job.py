@@ -127,6 +127,10 @@ def test_a_job_is_written_as_json_and_with_labels(page: Page, service: Served) -
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Copy of {HOSTILE}")
     expect(page.get_by_label("Name", exact=True)).to_have_value(HOSTILE)
     expect(argument(page, "max_steps")).to_have_value("7")
+    page.get_by_label("Starting point", exact=True).select_option("")
+    expect(argument(page, "max_steps")).to_have_value("")
+    page.get_by_label("Starting point", exact=True).select_option("the other job")
+    expect(argument(page, "max_steps")).to_have_value("7")
     page.get_by_role("link", name="Jobs", exact=True).click()
     expect(page.get_by_role("link", name=HOSTILE)).to_be_visible()
     assert page.locator("main img").count() == 0
