@@ -16,6 +16,7 @@ from store.states import Status
 from store.wake import job_channel, wake
 from tests.worker.bench import SHORT_LEASE, Bench, is_alive
 from tests.worker.waiting import wait_until
+from worker.strays import kill_orphaned_trainers
 
 LONG = {"steps": 400, "step_s": 0.05}
 
@@ -127,12 +128,13 @@ class TestFailure:
 
 
 class TestCancel:
-    def test_a_running_job_saves_a_checkpoint_which_is_kept(self, bench: Bench):
-        job_id = bench.submit(LONG)
+    def test_a_running_job_saves_a_checkpoint_which_is_kept_and_leaves_no_process(self, bench: Bench):
+        job_id = bench.submit({**LONG, "children": 2})
         bench.start(job_id)
         bench.wait(job_id, lambda job: job.status == Status.running)
         bench.cancel(job_id)
         job = bench.wait_for_end(job_id)
+        assert not any(is_alive(pid) for pid in bench.pids(job_id))
         assert bench.history(job_id)[-2:] == ["stopping", "cancelled"]
         assert job.message == "The trainer has stopped with a checkpoint."
         with bench.database.reading() as session:
@@ -149,11 +151,12 @@ class TestCancel:
         assert not bench.workspace(job_id).path.exists()
 
     def test_a_job_whose_trainer_is_still_loading_is_cancelled(self, bench: Bench):
-        job_id = bench.submit(LONG)
+        job_id = bench.submit({**LONG, "children": 2})
         bench.start(job_id)
         assert bench.job(job_id).status == Status.starting
         bench.cancel(job_id)
         assert bench.wait_for_end(job_id).status == Status.cancelled
+        assert kill_orphaned_trainers(bench.settings.work_dir) == []
 
     def test_without_a_broker_the_next_heartbeat_brings_the_wish(self, bench: Bench, broker: Broker):
         job_id = bench.submit(LONG)
