@@ -20,6 +20,8 @@ from store import idempotency, jobs, tables, wake
 from store.errors import IdempotencyConflict
 from store.hosts import devices_of_hosts
 from store.inputs import InputGone
+from store.job_rows import JobRow
+from store.queue import Place, places
 from store.secrets import secrets_of_project
 from trainer.config.problems import Problem
 
@@ -52,10 +54,18 @@ def checked(
 
 @dataclass(frozen=True)
 class Creation:
-    """The job of a request, whether this call has made it, and the secret that was made for its webhook."""
+    """The job of a request.
+
+    Attributes:
+        created: whether this call has made it.
+        row, place: the job and its place in the queue, when they were stored just now.
+        webhook_secret: what was made for its webhook.
+    """
 
     job_id: str
     created: bool
+    row: JobRow | None = None
+    place: Place | None = None
     webhook_secret: str | None = None
 
 
@@ -85,14 +95,15 @@ def create_job(
             return Creation(known.id, created=False)
         submission = checked(service, principal, translate(body))
         webhook = prepare(service.settings, submission.request.webhook)
-        job_id, created = _store(service, new_job(principal, submission, webhook), key, canonical)
+        made = _store(service, new_job(principal, submission, webhook), key, canonical)
     except IdempotencyConflict as error:
         raise ApiError("idempotency-conflict", f"{error}.") from error
     except InputGone as error:
         raise invalid([gone(error)]) from error
-    if created:
-        wake.wake(service.settings.broker_url, wake.SCHEDULER)
-    return Creation(job_id, created, webhook.made_secret if webhook and created else None)
+    if not made.created:
+        return made
+    wake.wake(service.settings.broker_url, wake.SCHEDULER)
+    return replace(made, webhook_secret=webhook.made_secret if webhook else None)
 
 
 def _known(service: Service, project: str, key: str | None, canonical: bytes) -> tables.Job | None:
@@ -102,12 +113,16 @@ def _known(service: Service, project: str, key: str | None, canonical: bytes) ->
         return idempotency.find_replay(session, project, key, canonical)
 
 
-def _store(service: Service, new: jobs.NewJob, key: str | None, canonical: bytes) -> tuple[str, bool]:
+def _store(service: Service, new: jobs.NewJob, key: str | None, canonical: bytes) -> Creation:
     with service.database.transaction() as session:
         if key is None:
-            return jobs.add_job(session, new), True
-        job, created = idempotency.create_or_replay(session, key, canonical, new)
-        return job.id, created
+            row, created = jobs.add_job(session, new), True
+        else:
+            row, created = idempotency.create_or_replay(session, key, canonical, new)
+        if not created:
+            return Creation(row.id, created)
+        place = places(session, [row.columns], may_wait=bool(new.inputs))
+        return Creation(row.id, created, row, place.get(row.id))
 
 
 def gone(error: InputGone) -> Problem:

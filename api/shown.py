@@ -4,7 +4,6 @@ They are written straight from the rows. What the database holds as JSON goes ou
 checked and written it, and to take it apart would cost more than all the rest of the call.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -12,6 +11,7 @@ from fastapi import Response
 from sqlalchemy.orm import Session
 
 from api.access import require_job_row
+from api.creation import Creation
 from api.schemas.common import rfc3339, rfc3339_or_none
 from api.schemas.estimates import Estimate
 from api.schemas.jobs import NOT_SEEN, Evidence, Placement, Progress
@@ -26,23 +26,23 @@ from store.states import Status
 _BELOW = ("events", "logs", "metrics", "checkpoints", "result", "webhook", "cancel", "retry", "clone")
 
 
-def show_job(
-    service: Service,
-    job_id: str,
-    *,
-    status_code: int = 200,
-    webhook_secret: str | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    """The answer that shows a job as it is now. Raises ApiError (404).
-
-    Args:
-        webhook_secret: what was made for its webhook just now.
-    """
+def show_job(service: Service, job_id: str, status_code: int = 200) -> Response:
+    """The answer that shows a job as it is now. Raises ApiError (404)."""
     with service.database.reading() as session:
         row = require_job_row(session, job_id)
         place = places(session, [row.columns]).get(job_id)
-    return _json(job_document(row, place, webhook_secret), status_code, headers)
+    return _json(job_document(row, place), status_code)
+
+
+def show_created(service: Service, made: Creation) -> Response:
+    """The answer to a request for a new job."""
+    if made.row is None:
+        answer = show_job(service, made.job_id)
+    else:
+        document = job_document(made.row, made.place, made.webhook_secret)
+        answer = _json(document, 201 if made.created else 200)
+    answer.headers["Location"] = f"/jobs/{made.job_id}"
+    return answer
 
 
 def show_page(session: Session, page: Page[JobRow], *, summary: bool) -> Response:
@@ -115,7 +115,7 @@ def _queue_place(columns: Any, place: Place) -> dict[str, Any]:
 def _placement(placement: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
     if placement is None:
         return None
-    return [{name: node[name] for name in Placement.model_fields if name in node} for node in placement]
+    return [Placement.model_validate(node).model_dump() for node in placement]
 
 
 def _completed(model: type[Evidence | Estimate], text: str | None) -> orjson.Fragment | None:
@@ -130,6 +130,5 @@ def _webhook(columns: Any, secret: str | None) -> orjson.Fragment | None:
     return orjson.Fragment(shown.model_dump_json())
 
 
-def _json(document: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    content = orjson.dumps(document)
-    return Response(content, status_code, dict(headers or {}), media_type="application/json")
+def _json(document: Any, status_code: int = 200) -> Response:
+    return Response(orjson.dumps(document), status_code, media_type="application/json")

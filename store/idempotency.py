@@ -8,11 +8,12 @@ from sqlalchemy.orm import Session
 
 from store.clock import database_now
 from store.errors import IdempotencyConflict
-from store.jobs import NewJob, create_job, existing_job, new_job_id
+from store.job_rows import JobRow
+from store.jobs import NewJob, add_job, existing_job, existing_row, new_job_id
 from store.tables import IdempotencyKey, Job
 
 
-def create_or_replay(session: Session, key: str, body: bytes, new: NewJob) -> tuple[Job, bool]:
+def create_or_replay(session: Session, key: str, body: bytes, new: NewJob) -> tuple[JobRow, bool]:
     """The job of this key, and whether this call has created it.
 
     The key is stored in the transaction of the job: a second request waits for the first one's end and then
@@ -25,7 +26,9 @@ def create_or_replay(session: Session, key: str, body: bytes, new: NewJob) -> tu
     """
     job_id = new_job_id()
     known = take_or_find(session, new.project, key, body, job_id)
-    return (create_job(session, new, job_id=job_id), True) if known is None else (known, False)
+    if known is not None:
+        return existing_row(session, known.id), False
+    return add_job(session, new, job_id=job_id), True
 
 
 def take_or_find(session: Session, project: str, key: str, body: bytes, job_id: str) -> Job | None:

@@ -7,7 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, Text, bindparam, cast, exists, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    Text,
+    bindparam,
+    cast,
+    exists,
+    insert,
+    null,
+    select,
+    tuple_,
+)
 from sqlalchemy.orm import Session
 
 from store.pages import Page, decode_cursor, encode_cursor
@@ -24,11 +36,12 @@ _WEBHOOK = [
     Webhook.events.label("webhook_events"),
     Webhook.disabled_at.label("webhook_disabled_at"),
 ]
+_TEXTS = [cast(column, Text).label(column.key) for column in LONG]
 _SUMMARY = select(*_SHORT)
-_FULL = select(*_SHORT, *(cast(column, Text).label(column.key) for column in LONG), *_WEBHOOK).outerjoin(
-    Webhook, Webhook.job_id == Job.id
-)
+_FULL = select(*_SHORT, *_TEXTS, *_WEBHOOK).outerjoin(Webhook, Webhook.job_id == Job.id)
 _ONE = _FULL.where(Job.id == bindparam("job_id"))
+_NO_WEBHOOK = [null().label(column.name) for column in _WEBHOOK]
+_INSERT = insert(Job.__table__).returning(*_SHORT, *_TEXTS, *_NO_WEBHOOK)  # pyright: ignore[reportArgumentType]
 _LABELS = (
     select(JobLabel.job_id, JobLabel.key, JobLabel.value)
     .where(JobLabel.job_id.in_(bindparam("job_ids", expanding=True)))
@@ -49,11 +62,20 @@ class JobRow:
     columns: Row[*tuple[Any, ...]]
     labels: Mapping[str, str]
 
+    @property
+    def id(self) -> str:
+        return self.columns.id
+
 
 def find_job_row(session: Session, job_id: str) -> JobRow | None:
     """The job as it is now, in full; None when there is none of this id."""
     row = session.execute(_ONE, {"job_id": job_id}).one_or_none()
     return None if row is None else _labelled(session, [row])[0]
+
+
+def insert_job_row(session: Session, columns: Mapping[str, Any]) -> JobRow:
+    """Store a job without labels and webhook; what is stored now."""
+    return JobRow(session.execute(_INSERT, dict(columns)).one(), {})
 
 
 def list_job_rows(

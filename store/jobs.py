@@ -17,7 +17,7 @@ from store.inputs import (
     awaits_input,
     dependents,
 )
-from store.job_rows import LONG, MAX_PAGE, matching
+from store.job_rows import LONG, MAX_PAGE, JobRow, find_job_row, insert_job_row, matching
 from store.pages import Page, encode_cursor
 from store.quotas import require_room
 from store.reasons import Reason
@@ -28,8 +28,8 @@ from store.webhooks import NewWebhook, announce
 
 SHOWN_USERS = 10
 UNFINISHED = tuple(status for status in Status if status not in TERMINAL)
-_JOBS, _LABELS, _EVENTS = (Base.metadata.tables[name] for name in ("jobs", "job_labels", "job_events"))
-_INSERT_JOB, _INSERT_LABEL = insert(_JOBS), insert(_LABELS)
+_INSERT_LABEL = insert(Base.metadata.tables["job_labels"])
+_EVENTS = Base.metadata.tables["job_events"]
 _INSERT_EVENT = insert(_EVENTS).returning(_EVENTS.c.id)
 DEFAULT_PROJECT = "default"
 """The project of everybody who shows no key."""
@@ -66,11 +66,11 @@ class NewJob:
 
 def create_job(session: Session, new: NewJob, *, job_id: str | None = None) -> Job:
     """Store a new job, and read it. Raises: as `add_job`."""
-    return existing_job(session, add_job(session, new, job_id=job_id))
+    return existing_job(session, add_job(session, new, job_id=job_id).id)
 
 
-def add_job(session: Session, new: NewJob, *, job_id: str | None = None) -> str:
-    """Store a new job, `queued` at attempt 1; its id.
+def add_job(session: Session, new: NewJob, *, job_id: str | None = None) -> JobRow:
+    """Store a new job, `queued` at attempt 1; what is stored.
 
     Raises: InputGone when it refers to what is not there; QuotaExceeded when its project has too many in the
     queue.
@@ -102,7 +102,7 @@ def add_job(session: Session, new: NewJob, *, job_id: str | None = None) -> str:
         "queued_at": now,
     }
     # statements instead of objects: a session takes longer to find out what to write than to write it
-    session.execute(_INSERT_JOB, columns)
+    stored = insert_job_row(session, columns)
     event = {
         "project": new.project,
         "job_id": columns["id"],
@@ -114,8 +114,10 @@ def add_job(session: Session, new: NewJob, *, job_id: str | None = None) -> str:
         "reason": Reason.submitted,
     }
     event_id = session.execute(_INSERT_EVENT, event).scalar_one()
+    if not (new.labels or new.inputs or new.secrets or new.webhook):
+        return stored
     _add_parts(session, columns["id"], event_id, new)
-    return columns["id"]
+    return existing_row(session, columns["id"])
 
 
 def _add_parts(session: Session, job_id: str, event_id: int, new: NewJob) -> None:
@@ -272,6 +274,14 @@ def existing_job(session: Session, job_id: str) -> Job:
     if job is None:
         raise NotFound(f"there is no job {job_id!r}")
     return job
+
+
+def existing_row(session: Session, job_id: str) -> JobRow:
+    """The job as it is now, to be shown. Raises: NotFound."""
+    row = find_job_row(session, job_id)
+    if row is None:
+        raise NotFound(f"there is no job {job_id!r}")
+    return row
 
 
 def locked_job(session: Session, job_id: str) -> tuple[Status, int]:

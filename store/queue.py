@@ -30,16 +30,17 @@ class Place:
     waits_for: str = ""
 
 
-def places(session: Session, jobs: Collection[Any]) -> dict[str, Place]:
+def places(session: Session, jobs: Collection[Any], *, may_wait: bool = True) -> dict[str, Place]:
     """The places of those of the jobs that are queued: a few queries, however many there are.
 
     Args:
         jobs: objects or rows of the table `jobs`.
+        may_wait: whether some of them may wait for other jobs.
     """
     queued = [job for job in jobs if job.status == Status.queued]
     if not queued:
         return {}
-    states = input_states(session, [job.id for job in queued])
+    states = input_states(session, [job.id for job in queued]) if may_wait else {}
     waits = {job_id: reason for job_id, its in states.items() if (reason := waiting_for(its))}
     found = {job_id: Place(None, None, reason) for job_id, reason in waits.items()}
     ready = [job for job in queued if job.id not in waits]

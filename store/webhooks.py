@@ -50,7 +50,9 @@ class NewWebhook:
 
     def row(self, job_id: str) -> Webhook:
         """The row of a job that has it."""
-        return Webhook(job_id=job_id, url=self.url, secret=self.secret, events=list(self.events), disabled_at=None)
+        return Webhook(
+            job_id=job_id, url=self.url, secret=self.secret, events=list(self.events), disabled_at=None
+        )
 
 
 @dataclass(frozen=True)

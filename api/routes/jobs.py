@@ -8,7 +8,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.body import read_json_object
 from api.changes import cancel_job, change_job, delete_job
-from api.creation import Creation, checked, create_job
+from api.creation import checked, create_job
 from api.labels import LabelFilters
 from api.openapi import json_body
 from api.pagination import Cursor, PageLimit, valid_cursor
@@ -28,8 +28,8 @@ from api.schemas.jobs import (
 )
 from api.schemas.problems import ProblemItem, answers
 from api.schemas.reruns import ChangeRequest, CloneRequest, RetryRequest
-from api.service import Service, ServiceDep
-from api.shown import show_job, show_page
+from api.service import ServiceDep
+from api.shown import show_created, show_job, show_page
 from store.job_rows import list_job_rows
 from store.states import Status
 
@@ -78,18 +78,11 @@ async def submit(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Create a job: it is checked as a whole, then stored as `queued`."""
-    made = await service.check(partial(create_job, service, principal, body, idempotency_key))
-    return await run_in_threadpool(_created, service, made)
 
+    def create() -> Response:
+        return show_created(service, create_job(service, principal, body, idempotency_key))
 
-def _created(service: Service, made: Creation) -> Response:
-    return show_job(
-        service,
-        made.job_id,
-        status_code=201 if made.created else 200,
-        webhook_secret=made.webhook_secret,
-        headers={"Location": f"/jobs/{made.job_id}"},
-    )
+    return await service.check(create)
 
 
 @router.post("/jobs/validate", responses=answers(409), openapi_extra=json_body(JobRequest))
@@ -196,9 +189,11 @@ async def clone(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Create a job with the request of another one, with changes where a body names some."""
-    work = partial(clone_job, service, principal, job_id, body, idempotency_key)
-    made = await service.check(work)
-    return await run_in_threadpool(_created, service, made)
+
+    def create() -> Response:
+        return show_created(service, clone_job(service, principal, job_id, body, idempotency_key))
+
+    return await service.check(create)
 
 
 @router.patch(

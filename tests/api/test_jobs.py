@@ -102,7 +102,7 @@ def test_a_running_job_shows_progress_and_placement(client: httpx.Client, job: J
     job.say({"t": 2.0, "type": "progress", "step": 2, "total_steps": 4, "loss": 3.5, "eta_s": 1.5})
     shown = client.get(job.path).json()
     assert (shown["status"], shown["reason"]) == ("running", "started")
-    assert shown["placement"] == [{"host": "pier", "devices": [0]}]
+    assert shown["placement"] == [{"host": "pier", "devices": [0], "ranks": [0]}]
     assert shown["progress"]["step"] == 2
     assert shown["progress"]["loss"] == 3.5
     assert shown["progress"]["eta_s"] == 1.5

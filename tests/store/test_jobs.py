@@ -244,7 +244,8 @@ def test_deleting_forgets_all_about_a_finished_job_but_its_history_and_nothing_e
     with database.transaction() as session:
         host(session)
         kept, _ = create_or_replay(session, "kept", b"1", new_job(labels={"a": "b"}))
-        job, _ = create_or_replay(session, "key", b"1", new_job(labels={"a": "b"}))
+        made, _ = create_or_replay(session, "key", b"1", new_job(labels={"a": "b"}))
+        job = existing_job(session, made.id)
         assert place(session, job, [Node(HOST, (0,))])
         assert claim(session, job.id, 1, HOST, OWNER, ttl_s=TTL_S)
         finish(session, job.id, 1, OWNER, Outcome(Status.succeeded, Reason.completed))

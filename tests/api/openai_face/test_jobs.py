@@ -118,7 +118,7 @@ def test_arguments_of_the_service_go_in_an_extra_of_the_body(
         ({"suffix": "a:b"}, "suffix", "a:b"),
         ({"metadata": {"fine_tuning/api": "x"}}, "metadata.fine_tuning/api", "own labels"),
         ({"metadata": {"long": "x" * 300}}, "metadata.long", "200"),
-        ({"extra_body": {"regatta": {"resources": {"nodes": 2}}}}, "regatta.resources.nodes", "one host"),
+        ({"extra_body": {"regatta": {"resources": {"nodes": 0}}}}, "regatta.resources.nodes", ">= 1"),
         ({"integrations": [{"type": "wandb", "wandb": {"project": "p"}}]}, "integrations", ""),
         ({"extra_body": {"colour": "red"}}, "colour", ""),
         ({"extra_body": {"regatta": {"config": {"lora": 7}}}}, "regatta.config.lora", ""),

@@ -81,7 +81,16 @@ class Finder:
         return found
 
     def path(self, name: str, given: str) -> Path | Problem:
-        """The file or folder that argument `name` gives; see `folder`."""
+        """The file or folder that argument `name` gives; see `folder`. It is looked for once."""
+        if (name, given) not in self._found:
+            self._found[name, given] = self._find(name, given)
+        return self._found[name, given]
+
+    @cached_property
+    def _found(self) -> dict[tuple[str, str], Path | Problem]:
+        return {}
+
+    def _find(self, name: str, given: str) -> Path | Problem:
         if found := self.references.get((name, given)):
             return found
         if given.startswith(REFERENCES):
