@@ -173,12 +173,12 @@ COMPARISONS: dict[str, tuple[str, Callable[[Place], list[Side]]]] = {
 }
 
 
-def rows_of(name: str, found: dict[str, Measured]) -> list[list[object]]:
+def rows_of(found: dict[str, Measured]) -> list[list[object]]:
     """A row for each side; the first one is Regatta's and is compared with the others."""
     ours = next(iter(found.values()))
     return [
         [
-            f"{name}: {side}",
+            side,
             f"{measured.rate:.0f}",
             f"{ours.rate / measured.rate:.2f}",
             f"{measured.work_rate:.0f}",
@@ -230,7 +230,7 @@ def main() -> None:
         text = (
             f"float32, AdamW, {given.threads} threads; medians of {given.rounds} steps of each, by turns, in"
         )
-        text += f" one run. {versions(given.peers)}.\n\n{table(heads, rows_of(name, found))}"
+        text += f" one run. {versions(given.peers)}.\n\n{table(heads, rows_of(found))}"
         write_section(f"Beside other trainers: {name}", text)
 
 
