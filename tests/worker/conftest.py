@@ -20,7 +20,7 @@ def host_settings(data_dir: Path) -> Settings:
         heartbeat_s=0.5,
         lease_ttl_s=60,
         lease_grace_s=0.5,
-        stop_grace_s=5,
+        stop_grace_s=30,
         poll_s=0.2,
         retry_backoff_s=0.5,
         log_flush_s=0.2,
