@@ -95,7 +95,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, complaint: Calla
 
 @contextlib.contextmanager
 def running_service(
-    data_dir: Path, root: Path, *, data_root: Path | None = None, devices: str = "cpu:1", **env: str
+    data_dir: Path, root: Path, *, data_root: Path | str | None = None, devices: str = "cpu:1", **env: str
 ) -> Iterator[Service]:
     """`regatta up` on a free port until the block ends, then SIGTERM; both roots are `root` unless told."""
     command = [sys.executable, "-m", "cli", "up", "--data-dir", str(data_dir), "--port", "0"]

@@ -267,7 +267,7 @@ def main() -> int:
         given.steps,
         given.step_s,
         given.real,
-        tuple(given.nodes),
+        nodes=tuple(given.nodes),
     )
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="regatta-material-") as root:

@@ -10,6 +10,7 @@ from sqlalchemy import func, select
 from store.database import Database
 from store.errors import IdempotencyConflict
 from store.idempotency import create_or_replay, find_replay
+from store.job_rows import JobRow
 from store.jobs import DEFAULT_PROJECT
 from store.tables import Job
 from tests.store.given import new_job
@@ -57,7 +58,7 @@ def test_a_rolled_back_request_leaves_its_key_free(database: Database) -> None:
 
 def test_a_request_that_waits_for_another_one_of_its_key_replays_it(database: Database) -> None:
     """The second starts while the first has not committed yet."""
-    second: list[tuple[Job, bool]] = []
+    second: list[tuple[JobRow, bool]] = []
 
     def post() -> None:
         other = Database(str(database.url.render_as_string(hide_password=False)))
