@@ -66,13 +66,12 @@ test-oracle: install $(if $(filter .oracle/%,$(ORACLE)),.oracle/installed)
 	.oracle/bin/pip install --quiet --disable-pip-version-check -r .oracle/packages
 	touch $@
 
-bench: install chromium
+bench: install
 	$(BIN)/python benchmarks/start_overhead.py
 	$(BIN)/python benchmarks/start_latency.py
 	$(BIN)/python benchmarks/scheduling.py
 	$(BIN)/python benchmarks/log_followers.py
 	$(BIN)/python benchmarks/api_speed.py --jobs 100000
-	$(BIN)/python benchmarks/dashboard.py
 	$(BIN)/python benchmarks/load_memory.py
 	$(BIN)/python benchmarks/preference_memory.py
 	$(BIN)/python benchmarks/training_step.py
