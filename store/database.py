@@ -49,6 +49,8 @@ class Database:
         self.engine = create_database_engine(self.url)
         # SQLite's own lock is polled for and unfair: writers of one process take turns before they ask for it
         self._turn = threading.RLock() if self.url.get_backend_name() == "sqlite" else nullcontext()
+        # the driver forgets its prepared statements when a transaction is rolled back
+        self._commits_reads = self.url.get_backend_name() == "postgresql"
         # rows are read again where it matters: an UPDATE need not look for loaded objects that it concerns
         options: dict[str, Any] = {
             "expire_on_commit": False,
@@ -70,6 +72,8 @@ class Database:
         """A session that only reads; on SQLite it never waits for a writer."""
         with self._read() as session:
             yield session
+            if self._commits_reads:
+                session.commit()
 
     def dispose(self) -> None:
         """Close all connections."""
@@ -94,7 +98,7 @@ def normalised_url(url: str) -> URL:
 def create_database_engine(url: URL, *, foreign_keys: bool = True, pooled: bool = True) -> Engine:
     """An engine for one of the two databases, with the settings that the service relies on."""
     options: dict[str, Any] = {"json_serializer": partial(json.dumps, allow_nan=False)}
-    options |= {"max_overflow": 35} if pooled else {"poolclass": NullPool}
+    options |= {"max_overflow": 35, "pool_use_lifo": True} if pooled else {"poolclass": NullPool}
     if url.get_backend_name() != "sqlite":
         patience = {name: value for name, value in _PATIENCE.items() if name not in url.query}
         engine = create_engine(url, connect_args=patience, **options)
