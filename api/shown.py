@@ -58,10 +58,10 @@ def job_document(row: JobRow, place: Place | None, webhook_secret: str | None = 
     columns = row.columns
     return summary_document(row, place) | {
         "evidence": _completed(Evidence, columns.evidence),
-        "config": orjson.Fragment(columns.config_given),
-        "resolved_config": orjson.Fragment(columns.config_resolved),
+        "config": _as_it_is(columns.config_given),
+        "resolved_config": _as_it_is(columns.config_resolved),
         "estimate": _completed(Estimate, columns.estimate),
-        "warnings": orjson.Fragment(columns.warnings),
+        "warnings": _as_it_is(columns.warnings),
         "webhook": _webhook(columns, webhook_secret),
     }
 
@@ -118,9 +118,16 @@ def _placement(placement: list[dict[str, Any]] | None) -> list[dict[str, Any]] |
     return [Placement.model_validate(node).model_dump() for node in placement]
 
 
-def _completed(model: type[Evidence | Estimate], text: str | None) -> orjson.Fragment | None:
+def _as_it_is(value: Any) -> Any:
+    """A member that the database holds as JSON, or that was not stored yet."""
+    return orjson.Fragment(value) if isinstance(value, str) else value
+
+
+def _completed(model: type[Evidence | Estimate], value: Any) -> Any:
     """The stored document with all members that the model has today."""
-    return None if text is None else orjson.Fragment(model.model_validate_json(text).model_dump_json())
+    if not isinstance(value, str):
+        return value
+    return orjson.Fragment(model.model_validate_json(value).model_dump_json())
 
 
 def _webhook(columns: Any, secret: str | None) -> orjson.Fragment | None:

@@ -5,6 +5,7 @@ Whoever only shows a job need not take its configs apart to put them together ag
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import (
@@ -16,14 +17,14 @@ from sqlalchemy import (
     cast,
     exists,
     insert,
-    null,
     select,
     tuple_,
 )
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.schema import ScalarElementColumnDefault
 
 from store.pages import Page, decode_cursor, encode_cursor
-from store.tables import Job, JobLabel, Webhook
+from store.tables import Base, Job, JobLabel, Webhook
 
 MAX_PAGE = 1000
 
@@ -40,8 +41,11 @@ _TEXTS = [cast(column, Text).label(column.key) for column in LONG]
 _SUMMARY = select(*_SHORT)
 _FULL = select(*_SHORT, *_TEXTS, *_WEBHOOK).outerjoin(Webhook, Webhook.job_id == Job.id)
 _ONE = _FULL.where(Job.id == bindparam("job_id"))
-_NO_WEBHOOK = [null().label(column.name) for column in _WEBHOOK]
-_INSERT = insert(Job.__table__).returning(*_SHORT, *_TEXTS, *_NO_WEBHOOK)  # pyright: ignore[reportArgumentType]
+_INSERT = insert(Base.metadata.tables["jobs"])
+_DEFAULTS: dict[str, Any] = {
+    column.key: column.default.arg if isinstance(column.default, ScalarElementColumnDefault) else None
+    for column in Job.__table__.columns
+} | {column.name: None for column in _WEBHOOK}
 _LABELS = (
     select(JobLabel.job_id, JobLabel.key, JobLabel.value)
     .where(JobLabel.job_id.in_(bindparam("job_ids", expanding=True)))
@@ -54,12 +58,13 @@ class JobRow:
     """A job as it is shown.
 
     Attributes:
-        columns: those of the table `jobs`, by name. Unless it is a summary, the members of `LONG` are
-            texts of JSON (None: null), and those that begin with `webhook_` tell of its webhook.
+        columns: those of the table `jobs`, by name. Unless it is a summary, the members of `LONG` are there,
+            as texts of JSON (None: null) or, in a new job, as they were given, and those that begin with
+            `webhook_` tell of its webhook.
         labels: by key.
     """
 
-    columns: Row[*tuple[Any, ...]]
+    columns: Row[*tuple[Any, ...]] | SimpleNamespace
     labels: Mapping[str, str]
 
     @property
@@ -74,8 +79,9 @@ def find_job_row(session: Session, job_id: str) -> JobRow | None:
 
 
 def insert_job_row(session: Session, columns: Mapping[str, Any]) -> JobRow:
-    """Store a job without labels and webhook; what is stored now."""
-    return JobRow(session.execute(_INSERT, dict(columns)).one(), {})
+    """Store a job without labels and webhook; what is stored now, without asking for it."""
+    session.connection().execute(_INSERT, dict(columns))
+    return JobRow(SimpleNamespace(**(_DEFAULTS | {"progress": {}} | dict(columns))), {})
 
 
 def list_job_rows(

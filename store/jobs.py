@@ -113,7 +113,7 @@ def add_job(session: Session, new: NewJob, *, job_id: str | None = None) -> JobR
         "to_status": Status.queued,
         "reason": Reason.submitted,
     }
-    event_id = session.execute(_INSERT_EVENT, event).scalar_one()
+    event_id = session.connection().execute(_INSERT_EVENT, event).scalar_one()
     if not (new.labels or new.inputs or new.secrets or new.webhook):
         return stored
     _add_parts(session, columns["id"], event_id, new)

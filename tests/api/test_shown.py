@@ -30,8 +30,11 @@ def test_every_form_of_a_job_is_what_its_schema_says(
     parts.Job(submit()["id"], database, settings).start()
     submit(config=config | {"model_name_or_path": f"job:{submit()['id']}"})
 
+    posted = submit(priority=-5)
+    assert client.get(f"/jobs/{posted['id']}").json() == posted
+
     listed = client.get("/jobs").json()["items"]
-    assert len(listed) == 6
+    assert len(listed) == 7
     for shown in listed:
         assert Job.model_validate(shown).model_dump(mode="json") == shown
         assert client.get(f"/jobs/{shown['id']}").json() == shown
