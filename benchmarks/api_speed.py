@@ -27,6 +27,7 @@ from sqlalchemy import text
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.results import table, write_section
 from cli.up import free_port
 from store.broker import ensure_broker
 from store.database import Database
@@ -115,22 +116,22 @@ def multiply(database: Database, model: str, count: int) -> None:
 
 
 class Load:
-    """Requests over connections that stay open, spread over the API processes."""
+    """Requests over connections that stay open, spread over the API processes; `rows` is the table so far."""
 
     def __init__(self, processes: dict[int, psutil.Process]) -> None:
         self._processes = processes
+        self.rows: list[tuple[object, ...]] = []
 
-    def tell(self, name: str, make: Make, seconds: float, wanted: int, connections: int) -> None:
-        """Measure one kind of request and print a line of the table."""
+    def measure(self, name: str, make: Make, seconds: float, wanted: int, connections: int) -> None:
+        """Measure one kind of request: another row of the table."""
         before = self._cpu_s()
         times = sorted(asyncio.run(self._run(make, seconds, wanted, connections)))
         p50, p99 = (1000 * times[int(share * (len(times) - 1))] for share in (0.5, 0.99))
         cpu = 1000 * (self._cpu_s() - before) / len(times)
-        print(
-            f"{name:28} {connections:3} at a time {len(times) / seconds:6.0f}/s  "
-            f"p50 {p50:5.1f} ms  p99 {p99:5.1f} ms  CPU {cpu:5.2f} ms",
-            flush=True,
-        )
+        rate = f"{len(times) / seconds:.0f}/s"
+        row = (name, connections, rate, f"{p50:.1f} ms", f"{p99:.1f} ms", f"{cpu:.2f} ms")
+        print("  ".join(map(str, row)), flush=True)
+        self.rows.append(row)
 
     def _cpu_s(self) -> float:
         return sum(sum(process.cpu_times()[:2]) for process in self._processes.values())
@@ -211,7 +212,9 @@ def measure(folder: Path, given: argparse.Namespace) -> None:
                 def get(address: str) -> Make:
                     return lambda: ("GET", address, b"")
 
-                load.tell("POST /jobs", lambda: ("POST", "/jobs", body()), given.seconds, 201, given.writers)
+                load.measure(
+                    "POST /jobs", lambda: ("POST", "/jobs", body()), given.seconds, 201, given.writers
+                )
                 for name, make in (
                     (f"GET /jobs?limit={PAGE}", get(f"/jobs?limit={PAGE}")),
                     ("GET /jobs?status=succeeded", get("/jobs?status=succeeded")),
@@ -219,7 +222,10 @@ def measure(folder: Path, given: argparse.Namespace) -> None:
                     ("GET /jobs/{id}", job),
                     ("GET /metrics", get("/metrics")),
                 ):
-                    load.tell(name, make, given.seconds, 200, given.readers)
+                    load.measure(name, make, given.seconds, 200, given.readers)
+                heads = ("", "at a time", "answers", "p50", "p99", "processor time of the API")
+                text = f"{given.processes} API process(es) over PostgreSQL with {jobs} jobs, clients beside them."
+                write_section("The API", f"{text}\n\n{table(heads, load.rows)}")
         finally:
             broker.stop()
             database.dispose()
