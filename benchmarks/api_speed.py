@@ -224,7 +224,7 @@ def measure(folder: Path, given: argparse.Namespace) -> None:
                 ):
                     load.measure(name, make, given.seconds, 200, given.readers)
                 heads = ("", "at a time", "answers", "p50", "p99", "processor time of the API")
-                text = f"{given.processes} API process(es) over PostgreSQL with {jobs} jobs, clients beside them."
+                text = f"{given.processes} API process(es), PostgreSQL with {jobs} jobs, clients beside them."
                 write_section("The API", f"{text}\n\n{table(heads, load.rows)}")
         finally:
             broker.stop()
