@@ -17,6 +17,7 @@ from playwright.sync_api import sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.results import table, write_section
 from store.broker import ensure_broker
 from store.migrate import upgrade
 from tests.browser.crowd import JOBS, LINES, POINTS, long_job, many_jobs, measure
@@ -56,8 +57,14 @@ def main() -> None:
     if chromium is None:
         sys.exit("There is no Chromium; make chromium installs Debian's.")
     with tempfile.TemporaryDirectory() as folder:
-        for name, took in run(Path(folder), chromium, given).items():
-            print(f"{name:32} {took:7.0f} ms")
+        found = run(Path(folder), chromium, given)
+    about = (
+        f"From an action to the frame that shows its effect, medians of {given.repeats}, with {given.jobs}"
+        f" jobs, {given.points} metric points and {given.lines} log lines. Server and Chromium share the"
+        " machine.\n\n"
+    )
+    rows = [[name, f"{took:.0f} ms"] for name, took in found.items()]
+    write_section("The dashboard", about + table(["", "time"], rows))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.results import table, write_section
 from cli.up import free_port
 from store.artifacts import artifacts_for
 from store.broker import ensure_broker
@@ -65,12 +66,23 @@ def report(followers: list[Follower], writer: Writer, api: Api, stopped_s: float
     faults = [fault for follower in followers for fault in follower.faults]
     complete = sum(follower.last == writer.total and follower.ended for follower in followers)
     delays = [delay for follower in followers for delay in follower.delays_s]
-    print(f"lines written: {writer.total} in {writer.seconds:.1f} s")
-    print(f"followers with every line once: {complete} of {len(followers)}")
-    print(f"lost or repeated: {len(faults)} {faults[:3]}")
-    print(f"connections per follower: {sum(f.connections for f in followers) / len(followers):.1f}")
-    print(f"delay of a delivery: p50 {percentile(delays, 0.5):.3f} s, p99 {percentile(delays, 0.99):.3f} s")
-    print(f"API: {api.cpu_s:.1f} s CPU, {api.most_bytes / 2**20:.0f} MiB, stopped in {stopped_s:.2f} s")
+    rows = [
+        ["followers with every line once", f"{complete} of {len(followers)}"],
+        ["lines lost or repeated", len(faults)],
+        ["connections of a follower", f"{sum(f.connections for f in followers) / len(followers):.1f}"],
+        ["delay of a delivery, p50", f"{percentile(delays, 0.5):.3f} s"],
+        ["delay of a delivery, p99", f"{percentile(delays, 0.99):.3f} s"],
+        ["processor time of the API", f"{api.cpu_s:.1f} s"],
+        ["largest memory of the API", f"{api.most_bytes / 2**20:.0f} MiB"],
+        ["the API stopped in", f"{stopped_s:.2f} s"],
+    ]
+    about = (
+        f"{len(followers)} followers of one log, {writer.total} lines written in {writer.seconds:.1f} s; each"
+        " follower leaves once and comes back, and the API is restarted half-way.\n\n"
+    )
+    write_section("Followers of a log", about + table(["", ""], rows))
+    for fault in faults[:3]:
+        print(fault, file=sys.stderr)
     return int(bool(faults) or complete < len(followers))
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.results import table, write_section
 from worker.kind import Capacity, Request
 from worker.placement import plan
 
@@ -67,14 +68,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     runs = parser.parse_args().runs
-    times = {}
+    times, rows = {}, []
     for length in SIZES:
         times[length], placed = measure(length, runs)
-        print(f"{length:6} jobs, {HOSTS} hosts: {times[length] * 1000:7.1f} ms, {placed} placed")
+        rows.append([f"{length:,}", f"{times[length] * 1000:.1f} ms", placed])
     first, last = SIZES[0], SIZES[-1]
     allowed = last * math.log(last) / (first * math.log(first))
     grown = times[last] / times[first]
-    print(f"{last // first} times the jobs: {grown:.1f} times the time; n log n: {allowed:.1f}")
+    about = (
+        f"A pass over the queue for {HOSTS} hosts of {DEVICES} devices, half of them taken; the shortest of"
+        f" {runs}. {last // first} times the jobs took {grown:.1f} times as long; n log n is {allowed:.1f}."
+    )
+    heads = ["jobs that wait", "a pass", "jobs placed"]
+    write_section("Decisions of the scheduler", f"{about}\n\n{table(heads, rows)}")
     return int(times[last] >= MOST_S or grown > NOISE * allowed)
 
 

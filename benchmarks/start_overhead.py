@@ -1,7 +1,7 @@
 """What the service adds between POST and the first training step.
 
 Runs the same short job in turns: by hand (`regatta train`) and through a running service (`POST /jobs`), and
-prints the medians of the time until the first training step is logged, and their difference.
+tells the medians of the time until the first training step is logged, and their difference.
 
     python benchmarks/start_overhead.py [--runs 5]
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.results import table, write_section
 from tests.service import Service, build_tiny_gemma, running_service, write_sft_data
 
 
@@ -92,9 +93,14 @@ def main() -> None:
                 scratch.mkdir()
                 hand.append(by_hand(root, scratch))
                 posted.append(through_the_service(root, service))
-    print(f"regatta train to first step: median {statistics.median(hand):.2f} s of {runs} runs")
-    print(f"POST /jobs to first step:    median {statistics.median(posted):.2f} s of {runs} runs")
-    print(f"the service adds             {statistics.median(posted) - statistics.median(hand):+.2f} s")
+    alone, served = statistics.median(hand), statistics.median(posted)
+    rows = [
+        ["`regatta train`", f"{alone:.2f} s"],
+        ["`POST /jobs`", f"{served:.2f} s"],
+        ["the service adds", f"{served - alone:+.2f} s"],
+    ]
+    about = f"The same short job by hand and through a service, medians of {runs} runs of each, by turns.\n\n"
+    write_section("What the service adds", about + table(["", "until the first step is logged"], rows))
 
 
 if __name__ == "__main__":
