@@ -27,6 +27,7 @@ import_paddle()
 import numpy as np  # noqa: E402
 import paddle  # noqa: E402
 
+from benchmarks.results import table, write_section  # noqa: E402
 from trainer.checkpoint.directory import MANIFEST  # noqa: E402
 from trainer.checkpoint.optimizer_state import optimizer_files  # noqa: E402
 from trainer.checkpoint.pieces import Contents, TensorFiles, held_pieces  # noqa: E402
@@ -113,11 +114,18 @@ def main() -> int:
         size = sum(path.stat().st_size for path in (folder / "synchronous").iterdir())
     (_, *at_once), (first, *copying) = waited["synchronous"], waited["asynchronous"]
     ratio = statistics.median(copying) / statistics.median(at_once)
-    print(f"{size / 1e6:.0f} MB; training waited {statistics.median(at_once):.2f} s for a synchronous save")
-    print(f"and {statistics.median(copying):.3f} s for an asynchronous one (the first one: {first:.2f} s)")
     slower = statistics.median(beside) / statistics.median(alone) if beside else 1.0
-    print(f"a step took {slower:.1f} x as long while a checkpoint was written beside it")
-    print(f"ratio {ratio:.3f}, limit {LIMIT}")
+    rows = [
+        ["a synchronous save", f"{statistics.median(at_once):.2f} s"],
+        ["an asynchronous save", f"{statistics.median(copying):.3f} s"],
+        ["the first asynchronous save", f"{first:.2f} s"],
+        ["asynchronous over synchronous", f"{ratio:.3f}"],
+    ]
+    about = (
+        f"How long training waits while {size / 1e6:.0f} MB are saved, medians of {arguments.rounds} rounds;"
+        f" limit of the ratio {LIMIT}. A step took {slower:.1f} times as long beside a save.\n\n"
+    )
+    write_section("Asynchronous saves", about + table(["", "training waits"], rows))
     return 0 if ratio <= LIMIT else 1
 
 

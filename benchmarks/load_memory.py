@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np  # noqa: E402
 
+from benchmarks.results import table, write_section  # noqa: E402
 from trainer.models.safetensors_file import TensorHeader, write_safetensors  # noqa: E402
 
 VOCABULARY, HIDDEN, INNER, HEADS, HEAD_DIM = 64_000, 2_048, 16_384, 8, 256
@@ -101,7 +102,7 @@ def main() -> int:
     )
     parser.add_argument("--gigabytes", type=float, default=2.0)
     gigabytes = parser.parse_args().gigabytes
-    worst = 0.0
+    worst, rows = 0.0, []
     for stored, dtype, form in (
         ("F32", "float32", "pt"),
         ("BF16", "bfloat16", "pt"),
@@ -115,12 +116,15 @@ def main() -> int:
         ratio = (found["peak"] - found["before"]) / size
         worst = max(worst, ratio)
         layout = "Hugging Face" if form == "pt" else "PaddleNLP"
-        start, peak = found["before"] / 1e9, found["peak"] / 1e9
-        print(
-            f"{layout} layout, {stored} into {dtype}: {size / 1e9:.2f} GB on disk, peak {peak:.2f} GB over a"
-            f" start of {start:.2f} GB = {ratio:.2f} x the size, in {found['seconds']:.1f} s"
-        )
-    print(f"largest ratio {worst:.2f}, limit {LIMIT}")
+        sizes = (f"{value / 1e9:.2f} GB" for value in (size, found["before"], found["peak"]))
+        name = f"{layout} layout, {stored} into {dtype}"
+        rows.append([name, *sizes, f"{ratio:.2f}", f"{found['seconds']:.1f} s"])
+    about = (
+        "Resident memory of a process that loads a Gemma: its peak above its start, over the size of the"
+        f" weight file; limit {LIMIT}.\n\n"
+    )
+    heads = ["", "on disk", "start", "peak", "ratio", "time"]
+    write_section("Memory to load a checkpoint", about + table(heads, rows))
     return 0 if worst <= LIMIT else 1
 
 

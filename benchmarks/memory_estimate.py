@@ -7,14 +7,17 @@ that the trainer reports (`peak_memory_bytes`, `peak_tensor_bytes`) with the est
 """
 
 import argparse
+import itertools
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.results import table, write_section
 from tests.trainer.config.estimate.runs import LIMIT, Case, compare
 
+ABOUT = "Peaks of the process and of its tensors alone, each case trained in a fresh process on a CPU."
 LORA = {"lora": True}
 AGAIN = {"recompute": True}
 CASES = (
@@ -51,18 +54,20 @@ def main() -> int:
     options = parser.parse_args()
     known = (*CASES, *MORE_CASES)
     cases = tuple(case for case in known if case.name == options.only) if options.only else CASES
-    worst = 0.0
-    print(
-        f"{'case':<22}{'predicted':>11}{'measured':>11}{'error':>8}{'tensors':>11}{'measured':>11}{'error':>8}"
-    )
+    worst, rows = 0.0, []
     with tempfile.TemporaryDirectory() as temporary:
         for case, found in compare(known if options.all else cases, Path(temporary)):
             worst = max(worst, abs(found.error))
             whole = found.predicted, found.measured, found.error
             tensors = found.predicted_tensors, found.measured_tensors, found.tensor_error
-            shown = "".join(f"{a / 1e6:>8.0f} MB{b / 1e6:>8.0f} MB{c:>8.1%}" for a, b, c in (whole, tensors))
-            print(f"{case.name:<22}{shown}", flush=True)
-    print(f"largest error {worst:.1%}, limit {LIMIT:.0%}")
+            shown = ((f"{a / 1e6:.0f} MB", f"{b / 1e6:.0f} MB", f"{c:.1%}") for a, b, c in (whole, tensors))
+            rows.append([case.name, *itertools.chain(*shown)])
+    heads = ["", "predicted", "measured", "error", "tensors, predicted", "measured", "error"]
+    text = f"{ABOUT} Largest error {worst:.1%}, limit {LIMIT:.0%}.\n\n{table(heads, rows)}"
+    if options.only:
+        print(text)
+    else:
+        write_section("Memory of training, predicted and measured", text)
     return 0 if worst <= LIMIT else 1
 
 

@@ -31,6 +31,7 @@ import numpy as np  # noqa: E402
 import paddle  # noqa: E402
 import paddle.nn.functional as functional  # noqa: E402
 
+from benchmarks.results import table, write_section  # noqa: E402
 from trainer.config.schema import DpoConfig  # noqa: E402
 from trainer.data.preference import PreferenceExample, Response  # noqa: E402
 from trainer.data.preference_batches import PreferenceCollator  # noqa: E402
@@ -157,19 +158,23 @@ def main() -> int:
     if options.form:
         print(json.dumps(measure(options.form, pairs(options.pairs, options.prompt, options.response))))
         return 0
-    print(f"{options.pairs} pairs: prompts of {options.prompt} tokens, responses of {options.response}")
-    print(f"{'form':<24}{'peak of a step':>16}{'time':>9}{'loss':>12}{'gradient norm':>16}")
     found: dict[str, dict[str, float]] = {}
+    rows = []
     for form, name in FORMS.items():
         command = [sys.executable, __file__, *sys.argv[1:], "--form", form]
         answer = subprocess.run(command, check=True, timeout=300, stdout=subprocess.PIPE, text=True)
         one = found[form] = json.loads(answer.stdout.splitlines()[-1])
         size, seconds = f"{one['bytes'] / 1e6:.0f} MB", f"{one['seconds']:.1f} s"
-        print(f"{name:<24}{size:>16}{seconds:>9}{one['loss']:>12.6f}{one['grad_norm']:>16.4f}")
+        rows.append([name, size, seconds, f"{one['loss']:.6f}", f"{one['grad_norm']:.4f}"])
     ratio = found["shared"]["bytes"] / found["plain"]["bytes"]
     difference = abs(found["shared"]["loss"] - found["plain"]["loss"])
-    print(f"ratio of the peaks {ratio:.2f}, limit {LIMIT}")
-    print(f"difference of the losses {difference:.1e}, limit {LARGEST_DIFFERENCE:.0e}")
+    about = (
+        f"{options.pairs} pairs: prompts of {options.prompt} tokens, responses of {options.response}. Ratio"
+        f" of the peaks {ratio:.2f}, limit {LIMIT}; difference of the losses {difference:.1e}, limit"
+        f" {LARGEST_DIFFERENCE:.0e}.\n\n"
+    )
+    heads = ["", "peak of a step", "time", "loss", "gradient norm"]
+    write_section("Memory of a dpo step", about + table(heads, rows))
     return 0 if ratio <= LIMIT and difference <= LARGEST_DIFFERENCE else 1
 
 

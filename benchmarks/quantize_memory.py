@@ -38,6 +38,7 @@ import_paddle(keep_freed_memory=False)
 import numpy as np  # noqa: E402
 import paddle  # noqa: E402
 
+from benchmarks.results import table, write_section  # noqa: E402
 from trainer.models.base import CausalLM  # noqa: E402
 from trainer.models.directory import new_model  # noqa: E402
 from trainer.models.gemma.configuration import GemmaConfig  # noqa: E402
@@ -138,9 +139,7 @@ def main() -> int:
     if options.method:
         print(json.dumps(measure(options.method, options.layers, *sizes)))
         return 0
-    print(f"hidden size {sizes[0]}, inner size {sizes[1]}, {BATCHES} batches of {TOKENS} tokens")
-    print(f"{'method':<16}{'layers':>8}{'peak':>10}{'counted':>10}{'ratio':>8}{'time':>9}{'of a layer':>12}")
-    kept = True
+    kept, rows, summary = True, [], []
     for method, name in METHODS.items():
         limit = sum(counted(method, *sizes).values())
         peaks, times = [], []
@@ -150,17 +149,32 @@ def main() -> int:
             found = json.loads(answer.stdout.splitlines()[-1])
             peaks.append(found["bytes"])
             times.append(found["seconds"] / layers)
-            sizes_of = f"{found['bytes'] / 1e6:>7.0f} MB{limit / 1e6:>7.0f} MB{found['bytes'] / limit:>8.2f}"
-            print(f"{name:<16}{layers:>8}{sizes_of}{found['seconds']:>7.1f} s{times[-1]:>10.2f} s")
+            peak, ratio = f"{found['bytes'] / 1e6:.0f} MB", f"{found['bytes'] / limit:.2f}"
+            rows.append(
+                [f"{name}, {layers} layers", peak, ratio, f"{found['seconds']:.1f} s", f"{times[-1]:.2f} s"]
+            )
         growth, drift = peaks[-1] / peaks[0], max(times) / min(times)
-        parts = ", ".join(f"{part} {size / 1e6:.0f} MB" for part, size in counted(method, *sizes).items())
-        print(f"{name}: counted for one layer {parts}")
-        print(
-            f"{name}: largest peak {max(peaks) / limit:.2f} of that, limit 1; with {LAYERS[-1]} layers"
-            f" {growth:.2f} of that with {LAYERS[0]}, limit {PEAK_LIMIT}; longest time of a layer {drift:.2f}"
-            f" of the shortest, limit {TIME_LIMIT}"
-        )
+        parts = (f"{size / 1e6:.0f} MB" for size in counted(method, *sizes).values())
+        summary.append([name, *parts, f"{limit / 1e6:.0f} MB", f"{growth:.2f}", f"{drift:.2f}"])
         kept = kept and max(peaks) <= limit and growth <= PEAK_LIMIT and drift <= TIME_LIMIT
+    about = (
+        f"Peak above the float model, over the work counted for one layer; hidden size {sizes[0]}, inner size"
+        f" {sizes[1]}, {BATCHES} batches of {TOKENS} tokens. Limits: ratio 1; growth of the peak from the"
+        f" fewest to the most layers {PEAK_LIMIT}; drift of the time, longest of a layer over shortest,"
+        f" {TIME_LIMIT}.\n\n"
+    )
+    of_cases = table(["", "peak", "ratio", "processor time", "of a layer"], rows)
+    heads = [
+        "counted",
+        "activations",
+        "inputs",
+        "weights",
+        "in all",
+        "growth of the peak",
+        "drift of the time",
+    ]
+    of_methods = table(heads, summary)
+    write_section("Memory of quantizing", f"{about}{of_cases}\n{of_methods}")
     return 0 if kept else 1
 
 
