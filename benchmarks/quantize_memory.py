@@ -164,15 +164,7 @@ def main() -> int:
         f" {TIME_LIMIT}.\n\n"
     )
     of_cases = table(["", "peak", "ratio", "processor time", "of a layer"], rows)
-    heads = [
-        "counted",
-        "activations",
-        "inputs",
-        "weights",
-        "in all",
-        "growth of the peak",
-        "drift of the time",
-    ]
+    heads = ["counted", "activations", "inputs", "weights", "in all", "growth", "drift"]
     of_methods = table(heads, summary)
     write_section("Memory of quantizing", f"{about}{of_cases}\n{of_methods}")
     return 0 if kept else 1
