@@ -26,7 +26,9 @@ from trainer.parallel.layout import Layout
 
 log = logging.getLogger(__name__)
 
-FOLDER = "reference_log_probabilities"
+FOLDER = ".reference_log_probabilities"
+"""Hidden, so that it is not taken for a part of the model."""
+
 _KEY_BYTES = 16
 
 

@@ -154,7 +154,7 @@ def test_a_reference_computed_beforehand_changes_nothing(run: Run, tmp_path: Pat
         _, copied = run(task, output=f"{task}-copied")
         _, known = run(task, output=f"{task}-known", precompute_ref_log_probs=True)
         assert losses(known) == pytest.approx(losses(copied), rel=1e-5)
-        files = list((tmp_path / f"{task}-known" / "reference_log_probabilities").iterdir())
+        files = list((tmp_path / f"{task}-known" / ".reference_log_probabilities").iterdir())
         assert len(files) == 1
         # 12 responses to each of which kto adds a mismatched one, and those of the dev data are not wanted.
         assert len(load_file(files[0])["values"]) == 24
@@ -177,7 +177,7 @@ def test_a_reference_computed_beforehand_is_computed_again_when_its_file_is_dama
     run: Run, tmp_path: Path
 ) -> None:
     _, first = run("dpo", precompute_ref_log_probs=True)
-    (file,) = (tmp_path / "output" / "reference_log_probabilities").iterdir()
+    (file,) = (tmp_path / "output" / ".reference_log_probabilities").iterdir()
     whole = load_file(file)
     fewer = {"keys": whole["keys"][:-1], "values": whole["values"][:-1]}
     other = {**whole, "values": whole["values"] + np.float32(1)}
