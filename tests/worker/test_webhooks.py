@@ -76,7 +76,7 @@ class Desk:
         def tried() -> bool:
             self.deliverer.tick()
             (row,) = self.deliveries(job_id)
-            return row.attempts >= tries and bool(row.error or row.delivered_at)
+            return row.attempts >= tries and not self.deliverer.busy
 
         wait_until(tried)
         return self.deliveries(job_id)[0]

@@ -115,7 +115,7 @@ def test_a_message_that_comes_twice_or_too_late_starts_nothing(bench: Bench, sta
 def test_a_worker_that_ends_leaves_its_runner_at_work(bench: Bench, start: Start):
     start(SCHEDULER)
     worker = start(WORKER)
-    job_id = bench.submit({"steps": 200, "step_s": 0.05})
+    job_id = bench.submit({"steps": 200, "step_s": 0.15})
     bench.wait(job_id, lambda job: job.status == Status.running)
     worker.kill()
     worker.wait(30)

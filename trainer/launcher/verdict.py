@@ -60,7 +60,8 @@ class Verdict:
 def judge(
     ranks: Iterable[int], ends: Sequence[End], deaths: dict[int, Death], launcher: Death, complaint: str = ""
 ) -> Verdict:
-    """The outcome of a run whose processes are all gone.
+    """The outcome of a run whose processes are all gone. Of ranks that failed alike, the lowest is named: it is
+    rank 0's log that is shown.
 
     Args:
         ranks: the ranks of this host.
@@ -84,7 +85,8 @@ def judge(
         if death.t < first + LAUNCHER_GRACE_S
     ]
     if causes:
-        return min(causes, key=lambda cause: cause[0])[1]
+        cause = min(causes, key=lambda cause: cause[0])[1]
+        return min((same for _, same in causes if same.msg == cause.msg), key=lambda same: same.rank or 0)
     if failures:
         return _told(failures[0])
     return _failed_launcher(launcher, complaint)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -120,9 +121,9 @@ def test_nothing_secret_reaches_the_ranks_or_the_disk(run: Run) -> None:
 def test_a_rank_that_is_killed_ends_all_and_is_named(run: Run, together: str) -> None:
     verdict = run.run(3, f"{together}kill", "2")
     assert (verdict["exit_code"], verdict["kind"], verdict["rank"]) == (137, "rank_killed", 2)
-    assert verdict["msg"].startswith(
-        "Rank 2 was killed by signal 9 (SIGKILL). Perhaps the host had no memory"
-    )
+    # which signal it was is not always to be learned: the rank is a child of Paddle's launcher
+    killed = r"Rank 2 was killed by (signal 9 \(SIGKILL\)|a signal)\. Perhaps the host had no memory"
+    assert re.match(killed, verdict["msg"]), verdict["msg"]
 
 
 def test_the_error_of_the_rank_that_failed_is_told_and_not_that_of_those_which_lost_it(run: Run) -> None:

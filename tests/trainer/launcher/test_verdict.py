@@ -30,6 +30,11 @@ def test_the_first_failure_is_the_cause():
     assert (verdict.exit_code, verdict.kind, verdict.msg, verdict.rank) == (3, "data", "worse", 2)
 
 
+def test_of_ranks_that_failed_alike_the_lowest_is_named():
+    verdict = outcome(ended(2, 1.1, "bad", "data", 3), ended(1, 1.2, "bad", "data", 3))
+    assert (verdict.msg, verdict.rank) == ("bad", 1)
+
+
 def test_a_lost_connection_is_not_the_cause_even_when_it_was_noticed_first():
     verdict = outcome(lost(0, 1.0), ended(1, 1.1, "The disk is full.", "disk"), lost(2, 1.0))
     assert (verdict.rank, verdict.msg) == (1, "Rank 1: The disk is full.")
