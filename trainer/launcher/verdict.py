@@ -60,8 +60,7 @@ class Verdict:
 def judge(
     ranks: Iterable[int], ends: Sequence[End], deaths: dict[int, Death], launcher: Death, complaint: str = ""
 ) -> Verdict:
-    """The outcome of a run whose processes are all gone. Of ranks that failed alike, the lowest is named, since
-    the log of rank 0 is shown.
+    """The outcome of a run whose processes are all gone. Of ranks that failed alike the lowest is named.
 
     Args:
         ranks: the ranks of this host.
