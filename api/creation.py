@@ -57,13 +57,11 @@ class Creation:
     """The job of a request.
 
     Attributes:
-        created: whether this call has made it.
-        row, place: the job and its place in the queue, when they were stored just now.
+        row, place: the job and its place in the queue when this call has made it.
         webhook_secret: what was made for its webhook.
     """
 
     job_id: str
-    created: bool
     row: JobRow | None = None
     place: Place | None = None
     webhook_secret: str | None = None
@@ -92,7 +90,7 @@ def create_job(
     try:
         known = _known(service, principal.project, key, canonical)
         if known is not None:
-            return Creation(known.id, created=False)
+            return Creation(known.id)
         submission = checked(service, principal, translate(body))
         webhook = prepare(service.settings, submission.request.webhook)
         made = _store(service, new_job(principal, submission, webhook), key, canonical)
@@ -100,7 +98,7 @@ def create_job(
         raise ApiError("idempotency-conflict", f"{error}.") from error
     except InputGone as error:
         raise invalid([gone(error)]) from error
-    if not made.created:
+    if made.row is None:
         return made
     wake.wake(service.settings.broker_url, wake.SCHEDULER)
     return replace(made, webhook_secret=webhook.made_secret if webhook else None)
@@ -120,9 +118,9 @@ def _store(service: Service, new: jobs.NewJob, key: str | None, canonical: bytes
         else:
             row, created = idempotency.create_or_replay(session, key, canonical, new)
         if not created:
-            return Creation(row.id, created)
+            return Creation(row.id)
         place = places(session, [row.columns], may_wait=bool(new.inputs))
-        return Creation(row.id, created, row, place.get(row.id))
+        return Creation(row.id, row, place.get(row.id))
 
 
 def gone(error: InputGone) -> Problem:

@@ -55,12 +55,18 @@ LOCAL = Principal(DEFAULT_PROJECT, frozenset(Scope), "local")
 """Everybody, on a server that wants no keys: it listens on loopback only."""
 
 
-async def admit(request: Request, service: ServiceDep) -> None:
+async def _principal(request: Request) -> Principal:
+    return request.state.principal
+
+
+PrincipalDep = Annotated[Principal, Depends(_principal)]
+
+
+async def admit(request: Request, service: ServiceDep, principal: PrincipalDep) -> None:
     """Runs before every endpoint: whether the client may call it, and may know of what the path names.
 
     Raises: ApiError: 403 without the scope; 404 for what belongs to another project, as for what is unknown.
     """
-    principal = _principal(request)
     needed = scope_of(request.scope["route"], request.method)
     if not principal.may(needed):
         raise _missing_scope(request, principal, needed)
@@ -85,14 +91,3 @@ def _missing_scope(request: Request, principal: Principal, needed: Scope) -> Api
     return ApiError(
         "insufficient-scope", detail, headers={"WWW-Authenticate": challenge}, missing_scope=needed.value
     )
-
-
-def _principal(request: Request) -> Principal:
-    return request.state.principal
-
-
-async def _of_request(request: Request) -> Principal:
-    return _principal(request)
-
-
-PrincipalDep = Annotated[Principal, Depends(_of_request)]

@@ -26,12 +26,12 @@ from store.states import Status
 _BELOW = ("events", "logs", "metrics", "checkpoints", "result", "webhook", "cancel", "retry", "clone")
 
 
-def show_job(service: Service, job_id: str, status_code: int = 200) -> Response:
+def show_job(service: Service, job_id: str) -> Response:
     """The answer that shows a job as it is now. Raises ApiError (404)."""
     with service.database.reading() as session:
         row = require_job_row(session, job_id)
         place = places(session, [row.columns]).get(job_id)
-    return _json(job_document(row, place), status_code)
+    return _json(job_document(row, place))
 
 
 def show_created(service: Service, made: Creation) -> Response:
@@ -40,7 +40,7 @@ def show_created(service: Service, made: Creation) -> Response:
         answer = show_job(service, made.job_id)
     else:
         document = job_document(made.row, made.place, made.webhook_secret)
-        answer = _json(document, 201 if made.created else 200)
+        answer = _json(document, 201)
     answer.headers["Location"] = f"/jobs/{made.job_id}"
     return answer
 

@@ -13,7 +13,7 @@ from store.artifacts import Artifacts, Manifest
 from store.clock import database_now
 from store.errors import Conflict, NotFound
 from store.jobs import DEFAULT_PROJECT, new_job_id
-from store.pages import Page, decode_cursor, encode_cursor
+from store.pages import Page, cut_page, decode_cursor
 from store.states import Status
 from store.tables import Dataset, Job, JobInput
 
@@ -132,10 +132,7 @@ def list_datasets(
             query = query.where(column == value)
     if cursor is not None:
         query = query.where(tuple_(Dataset.created_at, Dataset.id) < tuple_(*decode_cursor(cursor)))
-    rows = list(session.execute(query).scalars())
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return Page(rows, encode_cursor(rows[-1].created_at, rows[-1].id) if more else None)
+    return cut_page(session.execute(query).scalars().all(), limit)
 
 
 def keep_statistics(session: Session, dataset_id: str, name: str, values: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.schema import ScalarElementColumnDefault
 
-from store.pages import Page, decode_cursor, encode_cursor
+from store.pages import Page, cut_page, decode_cursor
 from store.tables import Base, Job, JobLabel, Webhook
 
 MAX_PAGE = 1000
@@ -84,40 +84,11 @@ def insert_job_row(session: Session, columns: Mapping[str, Any]) -> JobRow:
     return JobRow(SimpleNamespace(**(_DEFAULTS | {"progress": {}} | dict(columns))), {})
 
 
-def list_job_rows(
-    session: Session,
-    *,
-    limit: int,
-    project: str | None = None,
-    status: str | None = None,
-    task: str | None = None,
-    name: str | None = None,
-    text: str | None = None,
-    labels: Mapping[str, str] | None = None,
-    cursor: str | None = None,
-    summary: bool = False,
-) -> Page[JobRow]:
-    """Jobs that match all filters, newest first; without `project` those of all projects.
-
-    Args:
-        text: a part of the name, in capitals or not, or what the id begins with.
-
-    Raises: InvalidCursor; ValueError for a limit outside 1..1000.
-    """
-    query = matching(
-        _SUMMARY if summary else _FULL,
-        limit=limit,
-        project=project,
-        status=status,
-        task=task,
-        name=name,
-        text=text,
-        labels=labels,
-        cursor=cursor,
-    )
-    rows = session.execute(query).all()
-    next_cursor = encode_cursor(rows[limit - 1].created_at, rows[limit - 1].id) if len(rows) > limit else None
-    return Page(_labelled(session, rows[:limit]), next_cursor)
+def list_job_rows(session: Session, *, limit: int, summary: bool = False, **filters: Any) -> Page[JobRow]:
+    """Jobs that match all filters, newest first; filters and errors as for `matching`."""
+    query = matching(_SUMMARY if summary else _FULL, limit=limit, **filters)
+    page = cut_page(session.execute(query).all(), limit)
+    return Page(_labelled(session, page.items), page.next_cursor)
 
 
 def matching(
@@ -132,9 +103,13 @@ def matching(
     labels: Mapping[str, str] | None = None,
     cursor: str | None = None,
 ) -> Select[*tuple[Any, ...]]:
-    """A query of jobs, cut to one page of those that match all filters, and to one more if there is one.
+    """A query of jobs, cut to one page of those that match all filters, and to one more if there is one;
+    newest first, and without `project` those of all projects.
 
-    Raises: as `list_job_rows`.
+    Args:
+        text: a part of the name, in capitals or not, or what the id begins with.
+
+    Raises: InvalidCursor; ValueError for a limit outside 1..1000.
     """
     if not 1 <= limit <= MAX_PAGE:
         raise ValueError(f"limit: got {limit}, expected 1 to {MAX_PAGE}")

@@ -18,7 +18,7 @@ from store.inputs import (
     dependents,
 )
 from store.job_rows import LONG, MAX_PAGE, JobRow, find_job_row, insert_job_row, matching
-from store.pages import Page, encode_cursor
+from store.pages import Page, cut_page
 from store.quotas import require_room
 from store.reasons import Reason
 from store.secrets import add_job_secrets
@@ -158,11 +158,9 @@ def existing_ids(session: Session, job_ids: Iterable[str]) -> set[str]:
 
 
 def list_jobs(session: Session, *, limit: int, **filters: Any) -> Page[Job]:
-    """Jobs that match all filters, newest first; filters and errors as for `list_job_rows`."""
-    jobs = list(session.execute(matching(select(Job), limit=limit, **filters)).scalars())
-    more = len(jobs) > limit
-    jobs = jobs[:limit]
-    return Page(jobs, encode_cursor(jobs[-1].created_at, jobs[-1].id) if more else None)
+    """Jobs that match all filters, newest first; filters and errors as for `matching`."""
+    jobs = session.execute(matching(select(Job), limit=limit, **filters)).scalars().all()
+    return cut_page(jobs, limit)
 
 
 def queued_jobs(session: Session, limit: int = MAX_PAGE) -> list[Job]:

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from store.audit import add_action
 from store.clock import database_now
 from store.errors import NotFound
-from store.pages import Page, decode_cursor, encode_cursor
+from store.pages import Page, cut_page, decode_cursor
 from store.projects import get_project
 from store.tables import ApiKey
 
@@ -124,9 +124,7 @@ def list_keys(
         query = query.where(ApiKey.project == project)
     if cursor is not None:
         query = query.where(tuple_(ApiKey.created_at, ApiKey.id) < tuple_(*decode_cursor(cursor)))
-    keys = list(session.execute(query).scalars())
-    more, keys = len(keys) > limit, keys[:limit]
-    return Page(keys, encode_cursor(keys[-1].created_at, keys[-1].id) if more else None)
+    return cut_page(session.execute(query).scalars().all(), limit)
 
 
 def _hash(text: str) -> str:

@@ -3,9 +3,10 @@
 import base64
 import json
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from store.errors import InvalidCursor
 
@@ -18,6 +19,13 @@ class Page(Generic[Item]):
 
     items: list[Item]
     next_cursor: str | None
+
+
+def cut_page(rows: Sequence[Any], limit: int) -> Page[Any]:
+    """A page of rows, with `created_at` and `id`: one more than the page takes unless it is the last."""
+    page = list(rows[:limit])
+    more = len(rows) > limit
+    return Page(page, encode_cursor(page[-1].created_at, page[-1].id) if more else None)
 
 
 def encode_cursor(created_at: float, row_id: str) -> str:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, defer
 from store.clock import database_now
 from store.errors import NotFound
 from store.jobs import NewJob, add_job, delete_job, request_cancel
-from store.pages import Page, decode_cursor, encode_cursor
+from store.pages import Page, cut_page, decode_cursor
 from store.states import TERMINAL, Status
 from store.tables import Job, JobInput, Pipeline
 
@@ -98,10 +98,8 @@ def list_pipelines(
         query = query.where(Pipeline.project == project)
     if cursor is not None:
         query = query.where(tuple_(Pipeline.created_at, Pipeline.id) < tuple_(*decode_cursor(cursor)))
-    rows = list(session.execute(query).scalars())
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return Page(_states(session, rows), encode_cursor(rows[-1].created_at, rows[-1].id) if more else None)
+    page = cut_page(session.execute(query).scalars().all(), limit)
+    return Page(_states(session, page.items), page.next_cursor)
 
 
 def _states(session: Session, pipelines: Sequence[Pipeline]) -> list[PipelineState]:
