@@ -21,8 +21,8 @@ from store.gangs import READY, RECOVERED, Meeting, announce_address, arrive, dec
 from worker.address import hold_port, own_address
 from worker.clock import boottime
 from worker.inputs import MissingInput
+from worker.publishing import CHECKPOINT_DIRECTORY
 from worker.pump import Fenced
-from worker.recovery import CHECKPOINT_DIRECTORY
 from worker.services import Services
 from worker.spec import Spec
 
@@ -65,7 +65,7 @@ class Gathering:
         first = self._spec.rank == 0
         meeting = self._wait(RECOVERED, lambda now: now.decided or (first and now.all_are(RECOVERED)))
         if not meeting.decided:
-            self._decide(self._newest())
+            self._tell(decide_start, self._newest())
             meeting = self._wait(RECOVERED, lambda now: now.decided)
         return meeting.checkpoint
 
@@ -79,7 +79,8 @@ class Gathering:
         if meeting.address is None:
             self._holder = hold_port(self._services.settings)
             address = f"{own_address(self._services.settings)}:{self._holder.getsockname()[1]}"
-            self._announce(address)
+            self._tell(announce_address, address)
+            log.info("the trainers of this job meet at %s", address)
             meeting = self._wait(READY, lambda now: now.address is not None)
         return meeting.address or ""
 
@@ -118,26 +119,16 @@ class Gathering:
         names = [one.name for one in published if CHECKPOINT_DIRECTORY.fullmatch(one.name)]
         return max(names, key=lambda name: int(name.rpartition("-")[2]), default=None)
 
-    def _decide(self, checkpoint: str | None) -> None:
+    def _tell(self, what: Callable[..., bool], value: str | None) -> None:
+        """Write what the other hosts wait for. Raises: Fenced when the attempt is over."""
         spec = self._spec
 
-        def decide() -> bool:
+        def told() -> bool:
             with self._services.database.transaction() as session:
-                return decide_start(session, spec.job_id, spec.attempt, spec.owner, checkpoint)
+                return what(session, spec.job_id, spec.attempt, spec.owner, value)
 
-        if not self._answer(decide):
+        if not self._answer(told):
             raise Fenced
-
-    def _announce(self, address: str) -> None:
-        spec = self._spec
-
-        def announce() -> bool:
-            with self._services.database.transaction() as session:
-                return announce_address(session, spec.job_id, spec.attempt, spec.owner, address)
-
-        if not self._answer(announce):
-            raise Fenced
-        log.info("the trainers of this job meet at %s", address)
 
 
 class Unwanted(Exception):  # noqa: N818 - a state of affairs, not a fault

@@ -1,19 +1,22 @@
 """Publishes this host's files of what the hosts of an attempt save together."""
 
-import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from store.artifacts import FileEntry
 from store.checkpoints import RESULT
 from store.errors import ArtifactError
 from store.gangs import add_part
-from worker.publishing import CannotPublish, announced_directory, checkpoint_key, link_model
+from worker.publishing import (
+    CHECKPOINT_DIRECTORY,
+    CannotPublish,
+    announced_directory,
+    checkpoint_key,
+    model_alone,
+)
 from worker.services import Services
 from worker.spec import Spec
-
-_NAME = re.compile(r"checkpoint-\d+|result")
 
 
 def publish_part(
@@ -28,7 +31,7 @@ def publish_part(
         OSError: the artifacts cannot be written now.
     """
     name = RESULT if event["type"] == "result" else event["name"]
-    if not _NAME.fullmatch(name):
+    if name != RESULT and not CHECKPOINT_DIRECTORY.fullmatch(name):
         raise CannotPublish(f"{name!r} is no name of a checkpoint.")
     directory = announced_directory(spec, name, event)
     key = checkpoint_key(spec.job_id, attempt, name)
@@ -48,9 +51,8 @@ def publish_part(
     return {**event, "key": key, "files": [entry.as_dict() for entry in manifest.files]}
 
 
-def _publish(services: Services, directory: Path, key: str, *, whole: bool) -> Any:
+def _publish(services: Services, directory: Path, key: str, *, whole: bool) -> tuple[FileEntry, ...]:
     if whole:
         return services.artifacts.publish_part(directory, key)
-    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".result-") as view:
-        link_model(directory, Path(view))
-        return services.artifacts.publish_part(Path(view), key)
+    with model_alone(directory) as view:
+        return services.artifacts.publish_part(view, key)

@@ -4,7 +4,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from worker.spec import Spec
 COMPLETE_MARK = "trainer_state.json"
 """The trainer writes this file last; a checkpoint without it is not one."""
 
-_CHECKPOINT_DIRECTORY = re.compile(r"checkpoint-\d+")
+CHECKPOINT_DIRECTORY = re.compile(r"checkpoint-(\d+)")
 
 
 class CannotPublish(Exception):  # noqa: N818 - a finding about a directory, which no retry changes
@@ -73,18 +74,21 @@ def _publish_checkpoint(artifacts: Artifacts, directory: Path, key: str) -> Mani
 
 
 def _publish_model(artifacts: Artifacts, directory: Path, key: str) -> Manifest:
-    """Publish the final model, which shares its directory with the checkpoints of its training."""
-    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".result-") as view:
-        link_model(directory, Path(view))
-        return artifacts.publish_directory(Path(view), key)
+    with model_alone(directory) as view:
+        return artifacts.publish_directory(view, key)
 
 
-def link_model(directory: Path, view: Path) -> None:
-    """Let `view` have links to all that is in the directory but for checkpoints and hidden files."""
-    for entry in directory.iterdir():
-        if entry.name.startswith(".") or (entry.is_dir() and _CHECKPOINT_DIRECTORY.fullmatch(entry.name)):
-            continue
-        _link(entry, view / entry.name)
+@contextmanager
+def model_alone(directory: Path) -> Iterator[Path]:
+    """The final model without the checkpoints of its training and the hidden files that share its directory:
+    a folder of links, for the time of the block.
+    """
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".result-") as folder:
+        for entry in directory.iterdir():
+            if entry.name.startswith(".") or (entry.is_dir() and CHECKPOINT_DIRECTORY.fullmatch(entry.name)):
+                continue
+            _link(entry, Path(folder) / entry.name)
+        yield Path(folder)
 
 
 def _link(source: Path, target: Path) -> None:

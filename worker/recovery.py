@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 import shutil
 from pathlib import Path
 
@@ -10,12 +9,10 @@ from store.artifacts import Artifacts
 from store.checkpoints import list_checkpoints
 from store.database import Database
 from store.errors import ArtifactError
-from worker.publishing import COMPLETE_MARK
+from worker.publishing import CHECKPOINT_DIRECTORY, COMPLETE_MARK
 from worker.spec import Spec
 from worker.strays import end_processes_of
 from worker.workspace import AttemptFolder, write_atomically
-
-CHECKPOINT_DIRECTORY = re.compile(r"checkpoint-(\d+)")
 
 log = logging.getLogger(__name__)
 
